@@ -18,7 +18,7 @@ import numpy as np
 
 from lm_eval_epidemia.estimate import boosted
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 
@@ -58,7 +58,7 @@ def main() -> None:
     parser.add_argument("--survey", default="nsduh")
     parser.add_argument("--tasks", type=int, default=10**6)
     options = parser.parse_args()
-    data = load_microdata(record(options.survey), options.raw)
+    data = load_microdata(find_record(options.survey), options.raw)
     tasks = [t for t in data.record.all_tasks if len(t.given) > 1 and data.can_estimate(t)]
     seconds = {"records": 0.0, "aggregates": 0.0}
     print(f"{'task':<62}{'cells':>6}{'records, two seeds':>20}{'aggregates vs records':>23}")

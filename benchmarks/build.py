@@ -17,14 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_eval_epidemia.estimate.build import build
+from lm_eval_epidemia.estimate.build import build_survey
 from lm_eval_epidemia.estimate.sampling import multiplicities
 
 
 def timed(options: argparse.Namespace, jobs: int, replicates: int) -> tuple[float, int]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        built = build(
+        built = build_survey(
             options.survey, options.raw, jobs=jobs, replicates=replicates, out=Path(folder)
         )
         return time.perf_counter() - start, len(built.tasks)

@@ -27,12 +27,12 @@ import numpy as np
 from redraw import GROUPS, SEED, factors, fitted, redrawable, sharpened, tilted, with_replicates
 from tqdm import tqdm
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.estimators import draw_outcomes, intraclass_correlation
-from lm_eval_epidemia.score.calibration_line import Line, line, moments
-from lm_eval_epidemia.score.scales import sizes
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.score.calibration_line import CalibrationLine, fit_line, moments
+from lm_eval_epidemia.score.scales import fill_sizes
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 #: How far the population-knower may be from 1.
 BOUND = 0.05
@@ -62,15 +62,15 @@ class Survey(NamedTuple):
     replicates: np.ndarray
 
 
-def through(surveys: list[Survey], respondent, corrected: bool = True) -> Line:
+def through(surveys: list[Survey], respondent, corrected: bool = True) -> CalibrationLine:
     """Fit the line to what a respondent says of tasks."""
-    return line(
+    return fit_line(
         [
             moments(
                 s.truth.weights,
                 s.p,
                 respondent(s.truth),
-                sizes(s.truth.p, s.truth.n_eff),
+                fill_sizes(s.truth.p, s.truth.n_eff),
                 s.replicates if corrected else s.replicates[:0],
                 s.sample * corrected,
             )
@@ -121,8 +121,8 @@ def of_boosted(options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
 def of_stored(_options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
     """Take the stored replicates as surveys."""
     for survey, group in STORED.items():
-        names = [n for n, _ in members(group) if declared_task(n).survey == survey]
-        truths = [store.load(name) for name in names if store.is_available(name)]
+        names = [n for n, _ in find_tasks(group) if declared_task(n).survey == survey]
+        truths = [store.load_truth(name) for name in names if store.is_available(name)]
         surveys = []
         for b in range(0, 100, 5):
             others = [j for j in range(100) if j != b]
@@ -138,7 +138,7 @@ def of_stored(_options) -> Iterator[tuple[str, str, list[list[Survey]]]]:
 class Fits(NamedTuple):
     """What a respondent's line is in the population, and in each drawn survey, with its error."""
 
-    exact: Line
+    exact: CalibrationLine
     slopes: np.ndarray
     tilts: np.ndarray
     errors: np.ndarray

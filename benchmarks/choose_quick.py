@@ -32,7 +32,7 @@ import lm_eval_epidemia
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, quick
 from lm_eval_epidemia.core.store import seal_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.published import observed
+from lm_eval_epidemia.results.published import find_observed
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 #: Of the pairs of orderings, of those that choose, of those that give errors, of those that test.
@@ -67,7 +67,7 @@ def outcomes_of(group: str) -> list[Outcome]:
     by_outcome = defaultdict(list)
     for entry in OBSERVATION.asked("letters"):
         if entry.group == group and store.vintages(entry.name, "shipped"):
-            by_outcome[entry.outcome].append(store.load(entry.name, state="shipped"))
+            by_outcome[entry.outcome].append(store.load_truth(entry.name, state="shipped"))
     return [
         Outcome(" ".join(name), tuple(truths), [SEEDS["orderings"], number])
         for number, (name, truths) in enumerate(by_outcome.items())
@@ -353,7 +353,7 @@ def tables(groups, choices) -> None:
     names = [t.task for o in outcomes for t in o.truths]
     for way in ("letters", "likelihood"):
         here: dict[str, dict[str, float]] = defaultdict(dict)
-        for task, asked, model, value, _ in observed():
+        for task, asked, model, value, _ in find_observed():
             if task in names and asked == way:
                 here[model][task] = value
         for name, scores in here.items():
@@ -400,8 +400,8 @@ def main() -> None:
     groups = {name: outcomes_of(group) for name, group in TASKS.items()}
     if not keep:
         write(choose(groups))
-        quick.choices.cache_clear()
-    choices = quick.choices()
+        quick.load_choices.cache_clear()
+    choices = quick.load_choices()
     for name, choice in choices.items():
         print(f"{name}: {len(choice.cells)} cells, {2 * len(choice.cells)} prompts")
     tables(groups, choices)

@@ -29,7 +29,7 @@ def plain_score(samples: list[dict]) -> float:
     from lm_eval_epidemia.estimate import store
     from lm_eval_epidemia.score import score as scoring
 
-    truth = store.load(samples[0]["doc"]["task"])
+    truth = store.load_truth(samples[0]["doc"]["task"])
     counts = defaultdict(lambda: np.zeros(len(truth.levels)))
     for sample in samples:
         position = "ABCDEFGHIJKLMNOPQRSTUVWXYZ".index(sample["filtered_resps"][0])
@@ -37,16 +37,16 @@ def plain_score(samples: list[dict]) -> float:
     q = np.array([counts[c] / counts[c].sum() for c in range(len(truth.weights))])
     found = scoring.Anchors.of(truth)
     distance = float(truth.weights @ abs(truth.p - q).sum(axis=1))
-    return float(scoring.scale(distance, found.zero, found.perfect))
+    return float(scoring.scale_distance(distance, found.zero, found.perfect))
 
 
 def main() -> None:
     from lm_eval import simple_evaluate
 
     import lm_eval_epidemia
-    from lm_eval_epidemia.benchmarks import in_way, members
+    from lm_eval_epidemia.benchmarks import find_tasks, in_way
 
-    tasks = [task for group in GROUPS for task, _ in members(group)]
+    tasks = [task for group in GROUPS for task, _ in find_tasks(group)]
 
     def run(respondent: str, groups: list[str], n: int | None = None) -> dict:
         manager = lm_eval_epidemia.task_manager(metadata={"n_samples": n} if n else None)

@@ -44,7 +44,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.estimators import draw_outcomes, intraclass_correlation
 from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.score import anchors, position, scale, zero
+from lm_eval_epidemia.score.score import anchors, position, scale_distance, zero_distance
 
 Z = 1.96
 
@@ -162,11 +162,13 @@ def part_population(options) -> bool:
     print("|---|---|--:|--:|--:|--:|--:|--:|")
     found = []
     for number, task in enumerate(COUNTED):
-        truth, rng = store.load(task), np.random.default_rng([SEED, 4, number])
+        truth, rng = store.load_truth(task), np.random.default_rng([SEED, 4, number])
         asked = {}
         for name, strength in ASKED:
             q = RESPONDENTS[name](truth, strength)
-            aim = float(position(distance(truth.weights, truth.p, q), zero(truth.weights, truth.p)))
+            aim = float(
+                position(distance(truth.weights, truth.p, q), zero_distance(truth.weights, truth.p))
+            )
             if 10 <= aim <= 90:
                 asked[name, strength] = q, aim
         said = {key: [] for key in asked}
@@ -182,7 +184,7 @@ def part_population(options) -> bool:
                 one = Measured(part, Elicited(q))
                 error = joint_error([one.score_population_draws])
                 # What 0.1.0 claimed of the score, here without D_perfect.
-                plain = float(scale(one.l1, part.anchors.zero, 0.0))
+                plain = float(scale_distance(one.l1, part.anchors.zero, 0.0))
                 before = joint_error([one.score_draws])
                 said[key].append((one.score_population, error, plain, before))
         for (name, strength), (_, aim) in asked.items():

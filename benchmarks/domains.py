@@ -24,9 +24,13 @@ from redraw import FILES, SEED, drawn
 from tqdm import tqdm
 
 from lm_eval_epidemia.benchmarks.prior.quantities import store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Slices
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SampleDesign, estimate, quantile
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices, VariableLevel
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
+    SampleDesign,
+    estimate_domain,
+    quantile,
+)
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 Z = 1.96
@@ -38,9 +42,9 @@ BOUND = (90, 97)
 def choice(slices, variable, label):
     """Return what a quantity's base or condition is: a level, a quarter, or a mean."""
     if label in wording.QUARTERS:
-        return Choice(variable, wording.QUARTERS.index(label))
+        return VariableLevel(variable, wording.QUARTERS.index(label))
     levels = [level.label for level in slices.variables[variable].levels]
-    return Choice(variable, levels.index(label) if label else None)
+    return VariableLevel(variable, levels.index(label) if label else None)
 
 
 def people_of(data, quantities):
@@ -80,10 +84,10 @@ def covers(family, mean, strata, weight, total):
     here = weight > 0
     y = np.divide(total, weight, out=np.zeros_like(weight), where=here)
     design = SampleDesign(weight, strata, np.arange(len(weight)))
-    told = estimate(y, here, design)
+    told = estimate_domain(y, here, design)
     if not told.se or not told.df or (family == "beta" and not 0 < told.mean < 1):
         return [np.nan] * 3
-    alone = estimate(y[here], here[here], design.of(here))
+    alone = estimate_domain(y[here], here[here], design.of(here))
     low, high = (quantile(family, told.mean, told.se, told.df, share) for share in (0.025, 0.975))
     off = abs(told.mean - mean)
     return [off <= Z * alone.se, off <= Z * told.se, low <= mean <= high]
@@ -99,8 +103,8 @@ def main() -> None:
     print("| slices of | number | as in 0.1.0 | all PSUs | interval | least | greatest |")
     print("|---|--:|--:|--:|--:|--:|--:|")
     for position, survey in enumerate(options.surveys):
-        truth = store.load(store.PREFIX + survey)
-        data = load_microdata(record(survey), options.data / FILES[survey], truth.vintage)
+        truth = store.load_quantities(store.PREFIX + survey)
+        data = load_microdata(find_record(survey), options.data / FILES[survey], truth.vintage)
         people = people_of(data, truth.quantities)
         rng = np.random.default_rng([SEED, 2, position])
         whole, redrawn = of_units(data, people, rng, options.redraws)

@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 import pyreadstat
 
-from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.surveys.catalogue import load_record, record
+from lm_eval_epidemia.cli.printing import make_table, print_table
+from lm_eval_epidemia.surveys.catalogue import find_record, load_record
 from lm_eval_epidemia.surveys.draft.columns import Wishes
-from lm_eval_epidemia.surveys.draft.drafting import draft
+from lm_eval_epidemia.surveys.draft.drafting import draft_record
 from lm_eval_epidemia.surveys.variable import Variable
 
 
@@ -279,15 +279,15 @@ def main() -> None:
             ),
             "nhanes": nhanes(data, out),
         }.items():
-            found = draft(paths, wishes)
+            found = draft_record(paths, wishes)
             written = out / "draft.yaml"
             written.write_text(found.text, encoding="utf-8")
             drafted = {
                 way.column: way for ways in load_record(written).variables.values() for way in ways
             }
-            table = table_of(survey, "variable", "column", *numbers, right=numbers)
+            table = make_table(survey, "variable", "column", *numbers, right=numbers)
             total = np.zeros(7, dtype=int)
-            for variable, ways in record(survey.split()[0]).variables.items():
+            for variable, ways in find_record(survey.split()[0]).variables.items():
                 for way in ways:
                     try:
                         values = values_of(paths, way.column)
@@ -321,7 +321,7 @@ def main() -> None:
                     table.add_row(variable, way.column, *map(str, row))
             table.add_section()
             table.add_row("all", "", *map(str, total))
-            show(table)
+            print_table(table)
             print(f"{found.marks} marks, {len(found.plans)} tasks\n")
 
 

@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 SEEDS = 5
@@ -83,7 +83,7 @@ def moved(truth, published, other):
     """D to the published protocol and of the latter to itself; changes of D_mean and of scores."""
     perfect, weights = truth.d_perfect(), truth.weights
     before, after = (scoring.anchors(weights, p.mean(axis=0), perfect) for p in (published, other))
-    scores = [float(scoring.scale(a.mean, a.zero, perfect)) for a in (before, after)]
+    scores = [float(scoring.scale_distance(a.mean, a.zero, perfect)) for a in (before, after)]
     return (
         float(distance(weights, other.mean(axis=0), published.mean(axis=0))) / perfect,
         float(distance(weights, published, np.roll(published, 1, axis=0)).mean()) / perfect,
@@ -103,12 +103,12 @@ def main() -> None:
     print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for given in options.raw:
         survey, path = given.split("=", 1)
-        data = load_microdata(record(survey), Path(path))
+        data = load_microdata(find_record(survey), Path(path))
         several = [t for t in data.record.all_tasks if len(t.given) > 1 and data.can_estimate(t)]
         chosen = np.unique(np.linspace(0, len(several) - 1, options.tasks).round().astype(int))
         found = {"the next fold": [], "a tenth": []}
         for number in tqdm(chosen, survey, leave=False):
-            truth, ready = store.load(several[number].name), prepare(data, several[number])
+            truth, ready = store.load_truth(several[number].name), prepare(data, several[number])
             fits = [protocols(ready, seed) for seed in range(SEEDS)]
             published, *inner = (np.stack(p) for p in zip(*fits, strict=True))
             for name, other in zip(found, inner, strict=True):

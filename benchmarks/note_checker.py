@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.finetune.check import Checker, Fault, story
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 NOTES = Path(__file__).parent.parent / "tests" / "data"
 FILES = {
@@ -34,7 +34,7 @@ class Checked(NamedTuple):
 
 def checked(file: str) -> Iterator[Checked]:
     """Check the notes of a file."""
-    survey = record("nsduh")
+    survey = find_record("nsduh")
     for line in (NOTES / file).read_text(encoding="utf-8").splitlines():
         one: dict[str, Any] = json.loads(line)
         variables = {name: survey.ways(name, "2022")[-1] for name in one["facts"]}

@@ -34,13 +34,20 @@ from redraw import SEED, counted, factors, redrawable, tilted
 from tqdm import tqdm
 
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.joint import joint_error, less_noise
-from lm_eval_epidemia.score.score import anchors, mean, position, scale, uniform, zero
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.score.joint import cut_noise, joint_error
+from lm_eval_epidemia.score.score import (
+    anchors,
+    mean,
+    position,
+    scale_distance,
+    uniform,
+    zero_distance,
+)
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 Z = 1.96
 REDRAWN = "epidemia_low"
@@ -144,8 +151,8 @@ def all_surveys(options):
     done = set(redrawable(options.data, REDRAWN))
     for group in OTHERS:
         by_survey = defaultdict(list)
-        for name, _way in members(group):
-            truth, survey = store.load(name), declared_task(name).survey
+        for name, _way in find_tasks(group):
+            truth, survey = store.load_truth(name), declared_task(name).survey
             if truth.replicates is None or not len(truth.replicates):
                 continue
             if not (group == REDRAWN and survey in done):
@@ -160,7 +167,7 @@ def all_surveys(options):
 
 def known_score(truth, q) -> float:
     """Return the score in the population, from 0 to 100."""
-    d, least = distance(truth.weights, truth.p, q), zero(truth.weights, truth.p)
+    d, least = distance(truth.weights, truth.p, q), zero_distance(truth.weights, truth.p)
     return float(np.clip(position(d, least), 0, 100))
 
 
@@ -279,7 +286,7 @@ def with_squares(part: Part, q) -> float:
     """Score like `Measured.score_population_uncut`, D'^2 being the mean of squares."""
     d = float(part.distance(q))
     far = np.sqrt((distance(part.weights, part.noise, q - part.p) ** 2).mean())
-    return float(np.clip(position(float(less_noise(d, far)), part.zero_population), 0, 200))
+    return float(np.clip(position(float(cut_noise(d, far)), part.zero_population), 0, 200))
 
 
 def squares(options) -> None:
@@ -336,7 +343,7 @@ def score_errors(options):
         def scored(task, p, name):
             truth = task.truth
             d = distance(truth.weights, p, RESPONDENTS[name](truth))
-            return scale(d, zero(truth.weights, p), truth.d_perfect())
+            return scale_distance(d, zero_distance(truth.weights, p), truth.d_perfect())
 
         numbers = [ratio(level), *(ratio(partial(scored, name=name)) for name in names)]
         strata = int(redrawables[0].strata.max()) + 1

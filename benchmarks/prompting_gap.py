@@ -51,8 +51,8 @@ def solved(rng: np.random.Generator) -> list[tuple[str, str]]:
     from lm_eval_epidemia.estimate import store
 
     pairs = []
-    for task in (name for name in store.available() if name.startswith(f"{GROUP}_")):
-        truth = store.load(task)
+    for task in (name for name in store.list_available() if name.startswith(f"{GROUP}_")):
+        truth = store.load_truth(task)
         for mode, times in (("letters", 10), ("sampled", 1), ("likelihood", 3)):
             for row in split(task, mode, Variant(n_samples=20)):
                 p = truth.p[row["cell"]]

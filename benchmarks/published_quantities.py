@@ -28,7 +28,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lm_eval_epidemia.benchmarks.prior.quantities.answers import ANSWERS, RUN
-from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, YesNoVariable, worded
+from lm_eval_epidemia.benchmarks.prior.quantities.published import (
+    VARIABLES,
+    YesNoVariable,
+    word_published,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     DRAWS,
     SIZES,
@@ -38,12 +42,12 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantity,
     Sums,
     count_alike,
-    numbers_of,
+    list_numbers,
     stack_draws,
     weight_twice,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, write
-from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS, between
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, write_quantities
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS, format_bounds
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -66,7 +70,9 @@ def _condition(name: str, level: float, text: str) -> Condition:
             "published list of variables?"
         )
     return Condition(
-        name, QUARTERS[quarter], f"whose {variable.words} is {between(low, high, variable.unit)}"
+        name,
+        QUARTERS[quarter],
+        f"whose {variable.words} is {format_bounds(low, high, variable.unit)}",
     )
 
 
@@ -96,8 +102,8 @@ def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
         conditions=conditions,
         family=row.ground_truth_distribution_type,
         unit="" if isinstance(variable, YesNoVariable) else variable.unit,
-        wording=worded(base, conditions),
-        **numbers_of(_stats(row), int(row.n), _stats(marginals[base]), share),
+        wording=word_published(base, conditions),
+        **list_numbers(_stats(row), int(row.n), _stats(marginals[base]), share),
     )
 
 
@@ -224,7 +230,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Write the published quantities and answers.")
     parser.add_argument("folder", type=Path, help="with variables.parquet")
     given, folder = parser.parse_args().folder, paths.shipped_groundtruth() / "quantities"
-    print(write(folder, made_from(given), published=True), write_answers(given, folder))
+    print(write_quantities(folder, made_from(given), published=True), write_answers(given, folder))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import numpy as np
 from lm_eval_epidemia.ask.orderings import orderings
 from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.score.score import Anchors, scale
+from lm_eval_epidemia.score.score import Anchors, scale_distance
 
 #: Pairs of orderings among which each cell has one, and orderings that stand for all of a cell.
 PAIRS, ORDERS = 6, 24
@@ -124,7 +124,7 @@ class Outcome:
     def scores(self, d: np.ndarray) -> np.ndarray:
         """Score of each task, from the distances in cells."""
         pairs = zip(self.of_tasks(d), self.anchors, strict=True)
-        return np.array([float(scale(of, a.zero, a.perfect)) for of, a in pairs])
+        return np.array([float(scale_distance(of, a.zero, a.perfect)) for of, a in pairs])
 
     def asked(
         self, believed: np.ndarray, bias: np.ndarray, noise: float, rng: np.random.Generator

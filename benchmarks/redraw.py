@@ -18,16 +18,16 @@ import numpy as np
 from scipy import sparse
 from tqdm import tqdm
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.cells import Prepared
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.score.score import scale, zero
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.score.score import scale_distance, zero_distance
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 #: ACS is left out: with 3.4 million records its error is a tenth of the smallest of the others.
@@ -66,9 +66,9 @@ def sharpened(truth, power):
 RESPONDENTS = {
     "up": tilted,
     "down": lambda truth, strength: tilted(truth, -strength),
-    "noisy": lambda truth, strength: answers(truth, "noisy", strength, seed=0),
-    "noisy, other seed": lambda truth, strength: answers(truth, "noisy", strength, seed=1),
-    "mean": lambda truth, strength: answers(truth, "mean"),
+    "noisy": lambda truth, strength: simulate_answers(truth, "noisy", strength, seed=0),
+    "noisy, other seed": lambda truth, strength: simulate_answers(truth, "noisy", strength, seed=1),
+    "mean": lambda truth, strength: simulate_answers(truth, "mean"),
 }
 STRENGTH = 0.3
 
@@ -99,12 +99,12 @@ class Redrawable:
 def redrawable(folder: Path, group: str) -> dict[str, list[Redrawable]]:
     """Prepare the tasks of a group whose microdata are here, by survey."""
     found = {}
-    names = [name for name, _way in members(group)]
+    names = [name for name, _way in find_tasks(group)]
     for survey, file in FILES.items():
-        truths = [store.load(n) for n in names if declared_task(n).survey == survey]
+        truths = [store.load_truth(n) for n in names if declared_task(n).survey == survey]
         if not truths:
             continue
-        data = load_microdata(record(survey), folder / file, truths[0].vintage)
+        data = load_microdata(find_record(survey), folder / file, truths[0].vintage)
         found[survey] = []
         for truth in truths:
             ready = prepare(data, declared_task(truth.task))
@@ -253,7 +253,9 @@ class DrawnPart(Part):
 
 def scores(truth, q, p):
     """Scores of q against truths p (..., C, K), D_perfect kept; (...)."""
-    return scale(distance(truth.weights, p, q), zero(truth.weights, p), truth.d_perfect())
+    return scale_distance(
+        distance(truth.weights, p, q), zero_distance(truth.weights, p), truth.d_perfect()
+    )
 
 
 # -- parts of a script ------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 
-from lm_eval_epidemia.ask.replies.letters import letter
+from lm_eval_epidemia.ask.replies.letters import read_letter
 
 PIECES = [
     "A",
@@ -68,7 +68,7 @@ def seconds(piece: str, characters: int) -> float:
     text, taken = piece * (characters // len(piece)) + "\nB", []
     for _ in range(3):
         begun = time.process_time()
-        letter(text, 22)
+        read_letter(text, 22)
         taken.append(time.process_time() - begun)
     return min(taken)
 

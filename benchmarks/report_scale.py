@@ -102,7 +102,7 @@ def _moveable(file: dict[str, Any]) -> dict[str, _Moveable]:
         texts = {name: of_task[name] for name in ("score", "score_population")}
         texts |= {"less_bias": of_task["less_bias"]["score"]} if of_task["sample"] else {}
         draws = {name: np.array(text.split(), dtype=float) for name, text in texts.items()}
-        anchors = Anchors.of(store.load(task))
+        anchors = Anchors.of(store.load_truth(task))
         tasks[task] = _Moveable(file["results"][task], of_task, draws, anchors)
     return tasks
 

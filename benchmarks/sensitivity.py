@@ -22,7 +22,7 @@ from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 
@@ -30,7 +30,7 @@ def moved(truth, p, perfect):
     """Distance to the shipped truth, changes of the anchors, change of the score of the mean."""
     before = scoring.Anchors.of(truth)
     after = scoring.anchors(truth.weights, p, perfect)
-    scores = [float(scoring.scale(a.mean, a.zero, a.perfect)) for a in (before, after)]
+    scores = [float(scoring.scale_distance(a.mean, a.zero, a.perfect)) for a in (before, after)]
     return (
         float(distance(truth.weights, p, truth.p)),
         after.zero - before.zero,
@@ -47,11 +47,11 @@ def refitted(ready, seed, folds, fit):
 
 def variations(survey, raw):
     """Yield the name of each variation and what it does to each task."""
-    data = load_microdata(record(survey), raw)
+    data = load_microdata(find_record(survey), raw)
     several = [t for t in data.record.all_tasks if len(t.given) > 1 and data.can_estimate(t)]
     found = {"another seed": [], "10 folds": [], "records, same folds": []}
     for task in tqdm(several, survey, leave=False):
-        ready, truth = prepare(data, task), store.load(task.name)
+        ready, truth = prepare(data, task), store.load_truth(task.name)
         perfect = truth.d_perfect()
         other = refitted(ready, 99, 5, boosted.fit_aggregated)
         found["another seed"].append(moved(truth, other, perfect))
@@ -63,7 +63,9 @@ def variations(survey, raw):
         records = refitted(ready, 99, 5, fit_records)
         fitted = scoring.anchors(truth.weights, other, perfect)
         on_records = scoring.anchors(truth.weights, records, perfect)
-        scores = [float(scoring.scale(a.mean, a.zero, a.perfect)) for a in (fitted, on_records)]
+        scores = [
+            float(scoring.scale_distance(a.mean, a.zero, a.perfect)) for a in (fitted, on_records)
+        ]
         found["records, same folds"].append(
             (
                 float(distance(truth.weights, records, other)),
@@ -75,7 +77,7 @@ def variations(survey, raw):
         )
     yield from found.items()
     shipped = [t for t in data.record.all_tasks if data.can_estimate(t)]
-    truths = [store.load(task.name) for task in shipped]
+    truths = [store.load_truth(task.name) for task in shipped]
     yield "97.5 % quantile", [moved(t, t.p, t.d_perfect(0.975)) for t in truths]
     if all("design" in truth.distances for truth in truths):
         yield "design bootstrap", [moved(t, t.p, t.d_perfect(scheme="design")) for t in truths]

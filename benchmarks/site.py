@@ -25,9 +25,9 @@ from pathlib import Path
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.report.site import build_site
 from lm_eval_epidemia.results.decode import Asked
-from lm_eval_epidemia.results.published import with_published
+from lm_eval_epidemia.results.published import add_published
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.results.samples import elicited
+from lm_eval_epidemia.results.samples import read_elicited
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 LARGE = "epidemia_low_acs_salary_by_age"
@@ -112,7 +112,7 @@ def main() -> None:
         copies(run, work / "results", options.models)
         read = sum(path.stat().st_size for path in (work / "results").rglob("*")) / 1e9
         started = time.perf_counter()
-        results = with_published(read_results([work / "results"]))
+        results = add_published(read_results([work / "results"]))
         tables = [find(name)(results) for name in FINDINGS]
         tasks = results.scores["task"].nunique()
         print(f"{options.models} models, {tasks} tasks, {read:.1f} GB of results and samples")
@@ -147,7 +147,7 @@ def main() -> None:
                 file.write(text)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
-        elicited(work / "large.jsonl", Asked(LARGE, "letters"))
+        read_elicited(work / "large.jsonl", Asked(LARGE, "letters"))
         took = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(

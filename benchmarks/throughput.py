@@ -229,7 +229,7 @@ def on_paper(options: argparse.Namespace) -> None:
     """Print multiply-adds of stock, rows, tree and what the cost model chooses."""
     from transformers import AutoConfig, AutoTokenizer, LlamaConfig
 
-    from lm_eval_epidemia.benchmarks import members
+    from lm_eval_epidemia.benchmarks import find_tasks
     from lm_eval_epidemia.models.choices import Batch, Question
     from lm_eval_epidemia.models.prefix_tree import (
         Costs,
@@ -251,7 +251,7 @@ def on_paper(options: argparse.Namespace) -> None:
     )
     for name in options.tasks.split(","):
         lists = []
-        for task, _ in members(name):
+        for task, _ in find_tasks(name):
             contexts = [context for context, _ in prompts_of(task)]
             lists += tokenizer(contexts, add_special_tokens=False)["input_ids"]
         asked = [Question(one, 0, [n], [0]) for n, one in enumerate(lists)]

@@ -48,15 +48,15 @@ from scipy.optimize import brentq
 from tqdm import tqdm
 
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks import find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, compare
+from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, compare_scores
 from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.results.decode import POPULATION
-from lm_eval_epidemia.score.score import anchors, scale, zero
+from lm_eval_epidemia.score.score import anchors, scale_distance, zero_distance
 
 # -- respondents ------------------------------------------------------------------------------
 
@@ -93,7 +93,9 @@ APART = (4.0, 8.0)
 
 
 def in_population(truth, q):
-    return scale(distance(truth.weights, truth.p, q), zero(truth.weights, truth.p), 0.0)
+    return scale_distance(
+        distance(truth.weights, truth.p, q), zero_distance(truth.weights, truth.p), 0.0
+    )
 
 
 def in_score(truth, q):
@@ -168,8 +170,8 @@ def _surveys(options, group):
             yield survey, [(task.truth, counted(task, factor)) for task in tasks]
         return
     by_survey: dict[str, list[store.GroundTruth]] = {}
-    for name, _ in members(group):
-        truth = store.load(name)
+    for name, _ in find_tasks(group):
+        truth = store.load_truth(name)
         by_survey.setdefault(truth.survey, []).append(truth)
     for number, (survey, truths) in enumerate(by_survey.items()):
         rng = np.random.default_rng([SEED, 12, number])
@@ -307,7 +309,7 @@ def _asked(run, parts, own, with_draws):
     """Return a model's scores as results have them; draws take longest, and few are looked at."""
     rows, (noise, seed) = [], own
     for part, strength in zip(parts, noise, strict=True):
-        measured = Measured(part, Elicited(answers(part.truth, "noisy", strength, seed)))
+        measured = Measured(part, Elicited(simulate_answers(part.truth, "noisy", strength, seed)))
         row = {"run": run, "model": run, "task": part.truth.task, "way": "letters", "seen": 1.0}
         row |= {"asked_as": "", "value": measured.score, "l1": measured.l1}
         row |= {"draws": None, "population": None, POPULATION: np.nan}
@@ -330,8 +332,8 @@ def _plain_t(one, other, outcomes) -> int:
 
 def _loaded(group):
     """Load a group: its tasks, and the outcome of each."""
-    parts = [part_of(store.load(name)) for name, _ in members(group)]
-    return parts, [str(leaves()[part.truth.task].entry.outcome) for part in parts]
+    parts = [part_of(store.load_truth(name)) for name, _ in find_tasks(group)]
+    return parts, [str(list_leaves()[part.truth.task].entry.outcome) for part in parts]
 
 
 def _said(group, strengths, spread, keys):
@@ -349,11 +351,11 @@ def _said(group, strengths, spread, keys):
         one, other, *rest = (_asked(m, parts, x, False) for m, x in enumerate(owned))
         plain, side = _plain_t(one, other, outcomes), 0
         pool = Pool(pd.concat([one, other, *rest], ignore_index=True), noise)
-        made = compare(one, other, pool)
+        made = compare_scores(one, other, pool)
         across = made.low > 0 or made.high < 0 or made.l1_ratio_low > 1 or made.l1_ratio_high < 1
         if plain or across:
             one, other = (_asked(m, parts, owned[m], True) for m in range(2))
-            verdict = compare(one, other, pool).verdict
+            verdict = compare_scores(one, other, pool).verdict
             side = {"better": 1, "worse": -1}.get(verdict, 0)
             plain *= verdict != "not shown"
         robust = np.sign(made.difference) * (abs(made.difference) > made.half_width)
@@ -370,7 +372,7 @@ def _worse_by(parts, outcomes, spread):
             for seed in range(AVERAGED)
         ]
         each = [
-            in_score(part.truth, answers(part.truth, "noisy", x, seed))
+            in_score(part.truth, simulate_answers(part.truth, "noisy", x, seed))
             for noise, seed in owned
             for part, x in zip(parts, noise, strict=True)
         ]

@@ -52,8 +52,8 @@ class Population(NamedTuple):
 def populations() -> list[Population]:
     """Return what is taken for true of every outcome that is asked without a year."""
     made = []
-    for task in undated.declared():
-        series = undated.load(task).series
+    for task in undated.list_declared():
+        series = undated.load_undated(task).series
         weights = smoother(series.years, series.years, WIDTH)
         p = undated.smoothed(weights, series.p)
         made.append(Population(series, p, series.replicates - series.replicates.mean(axis=0)))
@@ -93,7 +93,7 @@ def simulated(
         course = undated.course_of([redrawn(each, draw) for each in of])
         truths = [np.ones_like(each.p[0]) if year is None else each.at(year) for each in of]
         answer = [undated.log_ratios(noisy(p, noise, rng, shared)) for p in truths]
-        results.append(undated.lived(course, np.concatenate(answer)))
+        results.append(undated.find_years_lived(course, np.concatenate(answer)))
     return results
 
 

@@ -22,17 +22,17 @@ from typer.main import get_command
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import HEEDED, Way
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, groups, members
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, find_tasks, list_groups
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS as NAMES
-from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, named
+from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, name_nodes
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.harness.cost import cost
-from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks, official_cells, own_surveys, records
 
@@ -89,9 +89,9 @@ def _code(names: Iterable[str]) -> str:
 def _groups() -> str:
     """Every group with tasks here: its way, its tasks, what they take."""
     asked = {}
-    for group in groups():
+    for group in list_groups():
         try:
-            asked[group] = members(group)
+            asked[group] = find_tasks(group)
         except EpidemiaError:  # of files that are not here, or not asked in this way
             continue
     rows = []
@@ -209,8 +209,8 @@ def _cards() -> str:
 def _anchors() -> str:
     """The anchors of every task that ships, and the score of who knows averages only."""
     rows = []
-    for name in store.available():
-        truth, task = store.load(name), all_tasks()[name]
+    for name in store.list_available():
+        truth, task = store.load_truth(name), all_tasks()[name]
         anchors = Anchors.of(truth)
         closed = "yes" if task.kind == "high" and official_cells(task) <= 250 else ""
         numbers = ["" if isnan(value) else f"{value:.4f}" for value in anchors[:4]]
@@ -227,7 +227,7 @@ def _names() -> str:
     for benchmark, (graph, size) in product(NAMES, NODES.items()):
         if benchmark == "random":
             continue
-        drawn = (named(benchmark, graph, size, i).names for i in range(SAMPLES))
+        drawn = (name_nodes(benchmark, graph, size, i).names for i in range(SAMPLES))
         lines = "\n".join(f"1. {'; '.join(one)}" for one in drawn)
         parts.append(f"### {benchmark}, {graph}\n\n{lines}")
     return "\n\n".join(parts)
@@ -256,7 +256,7 @@ def write_cards(app: Sphinx) -> None:
     CARDS.mkdir(parents=True, exist_ok=True)
     for name, record in records().items():
         if name not in own_surveys():
-            (CARDS / f"{name}.md").write_text(card(record), encoding="utf-8")
+            (CARDS / f"{name}.md").write_text(render_card(record), encoding="utf-8")
 
 
 def fill(app: Sphinx, name: str, source: list[str]) -> None:

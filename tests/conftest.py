@@ -140,7 +140,7 @@ def replicated(monkeypatch):
 
     replicates.install(monkeypatch.setattr)
     yield lambda *without: replicates.install(monkeypatch.setattr, without)
-    store._load.cache_clear()
+    store._load_truth.cache_clear()
 
 
 def raw_file(survey: str, name: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 
 def zipped(path: Path, members: dict[str, Path | str]) -> Path:
@@ -57,7 +57,7 @@ def people(survey: str, rows: int = 400, vintage: str | None = None, seed: int =
 
     Columns are called as in the record. Two that nobody asks for are among them.
     """
-    entry = record(survey)
+    entry = find_record(survey)
     vintage = vintage or entry.official
     release, design = entry.vintages[vintage], entry.design_of(vintage)
     rng, number = np.random.default_rng(seed), np.arange(rows)
@@ -107,7 +107,7 @@ def labels(
     frame: pd.DataFrame, survey: str, variable: str, vintage: str | None = None
 ) -> pd.Series:
     """Return the label of each person's answer, in plain steps; None where there is none."""
-    entry = record(survey)
+    entry = find_record(survey)
     release = entry.vintages[vintage or entry.official]
     way = entry.ways(variable, vintage or entry.official)[0]
     values = sum(frame[release.column(column)] for column in way.column.split(" + "))
@@ -127,7 +127,7 @@ def write(
     survey: str, folder: Path, frame: pd.DataFrame, vintage: str | None = None, inside: str = "{}"
 ) -> Path:
     """Write the official file; `inside` is how an archive calls its members."""
-    entry = record(survey)
+    entry = find_record(survey)
     (file,) = entry.vintages[vintage or entry.official].files
     if not file.members:
         return save(frame, folder / file.name)
@@ -204,7 +204,7 @@ def tables(survey: str, vintage: str | None = None, *others: str) -> list[pd.Dat
 
     `others` are rows that no level has; of a table with a grand total this row comes first.
     """
-    entry, frames = record(survey), []
+    entry, frames = find_record(survey), []
     vintage = vintage or entry.official
     for table in entry.vintages[vintage].tables:
         rng = np.random.default_rng(10)
@@ -239,7 +239,7 @@ def write_tables(
 
     `year` is printed above them, `down` rows are blank, and `names` are those of the files.
     """
-    entry = record(survey)
+    entry = find_record(survey)
     release = entry.vintages[vintage or entry.official]
     if len(release.files) < len(frames):  # tables of the same rows stand side by side
         frames = [pd.concat([frames[0], *(f.iloc[:, 1:] for f in frames[1:])], axis=1)]

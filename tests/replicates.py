@@ -13,7 +13,7 @@ NUMBER = 100
 
 def invented(name, place, _stamp):
     """A shift that all tasks of a survey have in common, and one of their own; (B, C, K)."""
-    truth = store.load(name, place.vintage, place.state)
+    truth = store.load_truth(name, place.vintage, place.state)
     shift = [
         np.random.default_rng(zlib.crc32(seed.encode())).standard_normal((NUMBER, *shape))
         for seed, shape in ((place.key, (1, 1)), (name, truth.p.shape))
@@ -32,7 +32,7 @@ def install(replace, without=()):
 
     `replace` takes what `setattr` does.
     """
-    store._load.cache_clear()
+    store._load_truth.cache_clear()
     replace(store, "_replicates", invented)
     replace(
         store, "_sample", lambda place, *of: None if place.survey in without else sample(place, *of)

@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.pool import Pool
@@ -60,15 +60,15 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
                 **{f"{metric},none": value for metric, value in METRICS.items()},
             }
         rows[name] = row
-        task = leaves()[name].entry.name if name in leaves() else name
-        if "score_stderr_stderr,none" in row and task in store.available():
+        task = list_leaves()[name].entry.name if name in list_leaves() else name
+        if "score_stderr_stderr,none" in row and task in store.list_available():
             # The distance that has the score; 0 has any from D_zero on.
-            anchors = Anchors.of(store.load(task))
+            anchors = Anchors.of(store.load_truth(task))
             far = anchors.zero - row["score,none"] / 100 * (anchors.zero - anchors.perfect)
             row["l1,none"] = far if row["score,none"] else 1.9
-        truth = store.load(task).fingerprint if task in store.available() else "x"
+        truth = store.load_truth(task).fingerprint if task in store.list_available() else "x"
         configs[name] = {"metadata": {"truth": truth, **more.get("metadata", {})}}
-        revision = WAYS[leaves()[name].way].revision if task in store.available() else 0
+        revision = WAYS[list_leaves()[name].way].revision if task in store.list_available() else 0
         versions[name] = TASK_VERSION + revision
     results = {
         "results": rows,
@@ -87,7 +87,7 @@ def write(folder, tasks, model="/x/some-model", stamp="2026-01-01", **more):
 
 def table(name, *folders, **options):
     """The table of a finding, of result folders read with options of `epidemia report`."""
-    return find(name)(read([*folders], **options)).table
+    return find(name)(read_runs([*folders], **options)).table
 
 
 def by(table, *names, of="value"):
@@ -105,7 +105,7 @@ def scored(values, draws=None, run=0, way="letters", model="", **more):
     return pd.DataFrame(
         {
             **{"run": run, "task": [*values], "way": way, "asked_as": "", "value": values.values()},
-            "group": [leaves()[in_way(task, way)].group for task in values],
+            "group": [list_leaves()[in_way(task, way)].group for task in values],
             "draws": pd.Series(drawn, dtype=object),
             "population": pd.Series(drawn, dtype=object),
             **{"score_population": values.values(), "said": None, "l1": 0.1, "seen": 1.0},

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import Target, adjust, rake
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
 from lm_eval_epidemia.surveys.variable import Level, Rake, Rescale, Variable
 
@@ -73,7 +73,7 @@ def small_microdata():
     }
     nothing = dict.fromkeys(("replicates", "strata", "psu", "unit"))
     return Microdata(
-        record=record("gss"),
+        record=find_record("gss"),
         vintage="2022",
         files={"people.csv": ""},
         variables=variables,
@@ -86,7 +86,7 @@ def small_microdata():
 
 
 def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
-    data, task = small_microdata(), record("gss").all_tasks[0]
+    data, task = small_microdata(), find_record("gss").all_tasks[0]
     sexes = {"variables": ["sex"], "shares": [0.1, 0.9]}
     regions = {"variables": ["region"], "shares": [0.2, 0.3, 0.5]}
     cells = Rake(reason="cells", cells_only=True, margins=[sexes])
@@ -117,7 +117,7 @@ def test_a_rake_of_the_cells_does_not_leak_into_a_later_rake_of_both():
 @pytest.fixture(scope="module")
 def acs():
     path = raw_file("acs", "acs2024_1yr_pums_person.parquet")
-    return load_microdata(record("acs"), path)
+    return load_microdata(find_record("acs"), path)
 
 
 def test_acs_work_agrees_with_an_independent_poststratification(acs):
@@ -155,7 +155,7 @@ def test_nhis_margins_are_those_of_the_acs(acs):
     race = frame["RAC1P"].map({1: 0, 2: 1, 6: 2, 3: 3, 4: 3, 5: 3}).fillna(5)
     frame["race"] = race.where(frame["HISP"] == 1, 4)
     frame["education"] = pd.cut(frame["SCHL"], [0, 15, 17, 20, 24], labels=False)
-    (rule,) = record("nhis").vintages["2021-unweighted"].adjustments
+    (rule,) = find_record("nhis").vintages["2021-unweighted"].adjustments
     for margin in rule.margins:
         totals = frame.groupby(list(margin.variables))["PWGTP"].sum().unstack()
         expected = (totals / totals.to_numpy().sum()).to_numpy()
@@ -164,7 +164,7 @@ def test_nhis_margins_are_those_of_the_acs(acs):
 
 def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
     path = raw_file("nhis", "nhis2021_sample_adult_unweighted.parquet")
-    data = load_microdata(record("nhis"), path)
+    data = load_microdata(find_record("nhis"), path)
     rules = data.record.vintages["2021-unweighted"].adjustments
     adjusted = adjust(data, rules, data.record.all_tasks[0])
     assert (adjusted.weight == 1).all()
@@ -181,13 +181,13 @@ def test_nhis_weights_meet_the_margins_and_only_weigh_the_cells():
     share = np.average(diabetes[known] == 0, weights=adjusted.cell_weight[known])
     assert share == pytest.approx(0.096, abs=0.002)
     # And so has the truth of everybody that ships.
-    everyone = store.load("epidemia_marginal_nhis_diabetes")
+    everyone = store.load_truth("epidemia_marginal_nhis_diabetes")
     assert everyone.p[0, 0] == pytest.approx(share, abs=1e-9)
 
 
 def test_rescaling_gives_the_known_total_and_the_same_shares():
     path = raw_file("meps", "HC243_panel27_subset.parquet")
-    data = load_microdata(record("meps"), path)
+    data = load_microdata(find_record("meps"), path)
     assert data.vintage == "2022-panel27"
     rules = data.record.vintages[data.vintage].adjustments
     adjusted = adjust(data, rules, data.record.all_tasks[0])

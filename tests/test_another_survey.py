@@ -13,7 +13,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.cells import estimate_task
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Sample
-from lm_eval_epidemia.surveys.catalogue import record, task
+from lm_eval_epidemia.surveys.catalogue import find_record, find_task
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 RECORD = (REPOSITORY / "tests" / "data" / "toy_households.yaml").read_text()
@@ -26,7 +26,7 @@ def toy(home):
     path.parent.mkdir(parents=True)
     path.write_text(RECORD)
     look()
-    return record("toy")
+    return find_record("toy")
 
 
 @pytest.fixture
@@ -58,14 +58,14 @@ def test_cut_points_missing_codes_and_the_universe(toy, raw):
     expected = pd.cut(frame["NETWORTH"], cuts, right=False, labels=False).to_numpy()
     expected = np.where(frame["NETWORTH"] == -999, MISSING, expected)
     assert (data.levels["wealth"] == expected).all()
-    ready = prepare(data, task(TASK))
+    ready = prepare(data, find_task(TASK))
     assert ready.dropped == {"outside the universe (INTERVIEWED)": 50, "wealth missing": 5}
     assert len(ready.cell) == 1000 - 55
 
 
 def test_families_are_resampled_whole(toy, raw):
     """Five implicates are one family: i.i.d. records would be too sure by about sqrt(5)."""
-    ready = prepare(load_microdata(toy, raw), task(TASK))
+    ready = prepare(load_microdata(toy, raw), find_task(TASK))
     assert len(np.unique(ready.sample.units)) == 189
     families = estimate_task(ready, ("iid",), 200)
     alone = replace(ready, sample=Sample(ready.sample.weight, size=len(ready.sample.weight)))
@@ -75,9 +75,9 @@ def test_families_are_resampled_whole(toy, raw):
 
 
 def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
-    built = building.build("toy", raw, replicates=40, progress=False)
+    built = building.build_survey("toy", raw, replicates=40, progress=False)
     assert built.key == "toy_2020"
-    truth = store.load(TASK)
+    truth = store.load_truth(TASK)
     assert truth.p.shape == (2, 6)
     runs = {
         kind: evaluate(["epidemia_toy"], model_args=f"kind={kind}")
@@ -91,7 +91,7 @@ def test_it_runs_through_lm_eval_with_sampled_orderings(toy, raw):
     assert biased["order_bias,none"] > 0.05
     assert biased["l1,none"] > of_task["truth"]["l1,none"]
     # The wheel ships nothing of it.
-    assert store.available()[TASK].state == "built here"
+    assert store.list_available()[TASK].state == "built here"
     samples = runs["truth"]["samples"][TASK]
     assert samples[0]["doc"]["prompt"].startswith(
         "Consider a household in 2020 that lives in the north. What is this household worth?\nA. "

@@ -12,7 +12,7 @@ from lm_eval_epidemia.ask.orderings import orderings
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.cells import answers, beside_truth
+from lm_eval_epidemia.findings.cells import collect_answers, join_truth
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import KEPT, answers_of
@@ -64,12 +64,12 @@ def test_they_are_those_of_the_samples_and_serve_without(ran, tmp_path):
     made = both(ran)
     assert {*made} == {*ASKED}
     assert all((kept.counts is None) == (of.way != "sampled") for of, (_, kept) in made.items())
-    own, notes = answers(alone(ran, tmp_path / "alone"))
+    own, notes = collect_answers(alone(ran, tmp_path / "alone"))
     assert not notes and {asked for _, asked in own} == {*ASKED}
     # Cells are those of the truth, also where answers name none.
     for (_, asked), of in own.items():
-        part, told = beside_truth(asked, of)
-        assert told.q.shape == part.p.shape == store.load(asked.task).p.shape
+        part, told = join_truth(asked, of)
+        assert told.q.shape == part.p.shape == store.load_truth(asked.task).p.shape
     # Under a limit they name the complete cells.
     row, kept = both(run(tmp_path / "cut", [LETTERS], limit=2))[LETTERS]
     assert row.said.split(";")[0] == " ".join(map(str, kept.cells)) and len(kept.cells) == 2
@@ -84,12 +84,12 @@ def test_where_orderings_are_too_many_samples_are_read_or_missed(tmp_path):
     ((asked, (_, logged)),) = both(run(tmp_path, [Asked(MANY, "letters")], noise=2)).items()
     assert logged.by_order.shape == (5, len(orderings(6)), 6)
     results = read_results([tmp_path])
-    made, notes = answers(results)
+    made, notes = collect_answers(results)
     assert not notes and (made[0, asked].by_order == logged.by_order).all()
     ranks = find("distances")(results).table["rank_agreement"]
     next(tmp_path.rglob("samples_*")).unlink()
     results = read_results([tmp_path])
-    made, (note,) = answers(results)
+    made, (note,) = collect_answers(results)
     assert made[0, asked].by_order is None and np.abs(made[0, asked].q - logged.q).max() <= KEPT
     assert "errors from the orderings" in note and "1 task: run again with --log_samples" in note
     # Answers that nobody gives stay ties: else the order of cells would be what rounding left.
@@ -115,7 +115,7 @@ def test_damaged_ones_are_refused_with_the_name_of_the_task(ran, tmp_path, damag
         lists[part] = " ".join([*new, *([] if text.startswith("=") else old[len(new) :])])
         said[in_way(*asked)] = ";".join(lists)
 
-    made, (note,) = answers(alone(ran, tmp_path / "damaged", damaged))
+    made, (note,) = collect_answers(alone(ran, tmp_path / "damaged", damaged))
     assert {own for _, own in made} == {*ASKED} - {asked} and "\n" not in note
     assert in_way(*asked) in note and reason in note
 
@@ -124,13 +124,13 @@ def test_those_to_another_truth_are_unknown_and_samples_are_read_where_none_are_
     def other(whole):
         whole["configs"][TASK]["metadata"]["truth"] = "f" * 16
 
-    made, notes = answers(alone(ran, tmp_path / "other", other))
+    made, notes = collect_answers(alone(ran, tmp_path / "other", other))
     assert {own for _, own in made} == {*ASKED} - {LETTERS}
     assert [note for note in notes if "no answers in 1 task" in note and "another truth" in note]
 
     old = tmp_path / "old"
-    made, notes = answers(alone(ran, old, lambda whole: whole["epidemia"].pop("said")))
+    made, notes = collect_answers(alone(ran, old, lambda whole: whole["epidemia"].pop("said")))
     assert not made and f"no answers in {len(ASKED)} tasks" in notes[-1]
     for samples in ran.rglob("samples_*"):
         shutil.copy(samples, old)
-    assert {own for _, own in answers(read_results([old]))[0]} == {*ASKED}
+    assert {own for _, own in collect_answers(read_results([old]))[0]} == {*ASKED}

@@ -11,15 +11,15 @@ from conftest import REPOSITORY, evaluate, in_a_process, recorded
 from lm_eval_epidemia.api import Draws, Truth, joint_error, load_truth, questions, score, tasks
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.discovery import pinned
+from lm_eval_epidemia.harness.discovery import find_pin
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"
 BY_TWO = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
@@ -30,7 +30,7 @@ TASKS = [BY_AGE, BY_TWO, MANY_ANSWERS, EXACT]
 
 def believed(name):
     """Beliefs that differ in every cell and answer."""
-    return answers(store.load(name), "noisy", noise=0.5, seed=3)
+    return simulate_answers(store.load_truth(name), "noisy", noise=0.5, seed=3)
 
 
 @pytest.mark.parametrize("kind", ["mean", "noisy"])
@@ -39,16 +39,16 @@ def test_scores_are_those_of_lm_eval(replicated, kind):
     ran = evaluate(TASKS, model_args=f"kind={kind}{errs}")["results"]
     for name in TASKS:
         truth = load_truth(name)
-        found = score(name, answers(truth, kind, noise=0.5, seed=3))
+        found = score(name, simulate_answers(truth, kind, noise=0.5, seed=3))
         theirs = [ran[name][f"{metric},none"] for metric in ("score", "score_stderr", "l1")]
         assert [found.score, found.error, found.l1] == pytest.approx(theirs, abs=1e-9), name
         assert score(name, truth.p).score == 100
-        anchors = pytest.approx(Anchors.of(store.load(name)), abs=0, nan_ok=True)
+        anchors = pytest.approx(Anchors.of(store.load_truth(name)), abs=0, nan_ok=True)
         assert found.anchors == anchors and truth.anchors == anchors
 
 
 def test_a_truth_holds_its_data_and_shows_it():
-    truth, stored = load_truth(BY_TWO), store.load(BY_TWO)
+    truth, stored = load_truth(BY_TWO), store.load_truth(BY_TWO)
     for name, value in vars(stored).items():
         if name not in ("columns", "distances"):  # copies, so that nobody changes what is kept
             assert getattr(truth, name) is value, name
@@ -66,7 +66,7 @@ def test_a_truth_holds_its_data_and_shows_it():
     assert repr(truth).startswith(f"{BY_TWO} (nsduh 2022, shipped): P(cocaine_ever | age, sex), 2 ")
     assert truth._repr_html_().count("<tr") == 1 + 8 + 1  # head, rows, dots
     said = truth.cite()
-    assert said.citation == record("nsduh").citation and said.vintage == "2022"
+    assert said.citation == find_record("nsduh").citation and said.vintage == "2022"
     assert str(said).startswith("Substance Abuse and Mental Health") and said.licence in str(said)
     assert "samhsa.gov" in said.source
 
@@ -130,7 +130,7 @@ def test_conditions_that_nobody_has_together_are_refused():
 
 
 def test_tasks_lists_every_declared_task_with_what_is_here(home):
-    found, places = tasks(), store.available()
+    found, places = tasks(), store.list_available()
     assert list(found.task) == list(all_tasks())
     assert set(found.task[found.state == "shipped"]) == set(places)
     assert not (found.state == "built here").any()
@@ -154,7 +154,7 @@ def test_tasks_lists_every_declared_task_with_what_is_here(home):
 def test_questions_are_the_prompts_of_lm_eval(way):
     name = BY_AGE if WAYS[way].asks(all_tasks()[BY_AGE]) else BY_TWO
     if not WAYS[way].asks(all_tasks()[name]):
-        name = next(n for n in store.available() if WAYS[way].asks(all_tasks()[n]))
+        name = next(n for n in store.list_available() if WAYS[way].asks(all_tasks()[n]))
     asked = questions(name, way)
     assert {*asked.pop("way")} == {way}
     assert asked.to_dict("list") == split(name, way).to_dict()
@@ -309,7 +309,7 @@ export.BENCHMARKS["observation"].available = lambda: ["{BY_AGE}"]
     assert ends == ["exit 0"] * 4 + ["exit 2"] * 2, done.stderr
     assert (tmp_path / "site" / "index.html").is_file()
     assert (tmp_path / "questions" / "data" / "epidemia_low" / "truth.parquet").is_file()
-    needs = f"error: this command needs lm-eval: pip install '{pinned()}'"
+    needs = f"error: this command needs lm-eval: pip install '{find_pin()}'"
     assert done.stderr.splitlines()[-len(runs) :] == [needs] * len(runs)
 
 
@@ -329,7 +329,7 @@ def test_what_is_made_without_lm_eval_ends_well(tmp_path):
     code = BLOCKED + THREADS + COMMANDS.replace("LINES", repr(lines)) + "print(count() - before)"
     ran, made, listed, started = printed(code, tmp_path).split("exit 0\n")
     assert "Run lm-eval with its own options" in ran
-    assert f"pip install '{pinned()}'" in ran
+    assert f"pip install '{find_pin()}'" in ran
     assert "task epidemia_prior_mine: lm_eval run" in made
     assert "epidemia_prior_mine" in listed
     assert int(started) == 0

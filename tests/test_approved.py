@@ -12,7 +12,7 @@ import pytest
 from conftest import REPOSITORY
 from report_parts import command
 
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.report.site import build_site
 
 APPROVED = Path(__file__).parent / "data" / "approved"
@@ -49,6 +49,8 @@ def test_what_commands_print(name, monkeypatch):
 
 def test_what_a_page_says(tmp_path):
     """The first page of the site, without what is drawn."""
-    index = build_site(read([REPOSITORY / "docs" / "results" / "real-model"]), tmp_path / "site")
+    index = build_site(
+        read_runs([REPOSITORY / "docs" / "results" / "real-model"]), tmp_path / "site"
+    )
     page = re.sub(r"<(svg|script|style|head)\b.*?</\1>", "", index.read_text(), flags=re.S)
     approved("index.txt", re.sub(r"\s*\n\s*", "\n", re.sub(r"<[^>]+>", "\n", page)).strip() + "\n")

@@ -22,7 +22,7 @@ from lm_eval_epidemia.report.render import FORMULA
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.results.samples import elicited, sample_file
+from lm_eval_epidemia.results.samples import read_elicited, sample_file
 
 LIKELIHOOD, SAMPLED = f"{COCAINE}_likelihood", f"{COCAINE}_sampled"
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
@@ -242,7 +242,7 @@ def test_samples_that_are_damaged_are_named(runs, task, damage, said):
         edit(result_file(folder), lambda found: found["epidemia"].pop("said"))
     (path,) = (runs / "noisy").rglob(f"samples_{task}_2*.jsonl")
     damage(path)
-    answers, notes = cells.answers(read_results([runs]))
+    answers, notes = cells.collect_answers(read_results([runs]))
     (note,) = notes
     assert said in note and (task in note or said.startswith("no answers"))
     # All others are there: of two runs and five tasks, all but one.
@@ -255,7 +255,7 @@ def test_memory_grows_by_the_answers_and_not_by_the_text(real, tmp_path):
     file = read_results([real / "noisy"]).scores["file"][0]
     long.write_bytes(sample_file(file, asked).read_bytes() * 50)
     tracemalloc.start()
-    elicited(long, asked)
+    read_elicited(long, asked)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert long.stat().st_size > 15e6 and peak < long.stat().st_size / 2

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.benchmarks.observation.apart import line_of, on_scales
+from lm_eval_epidemia.benchmarks.observation.apart import compare_on_scales, fit_tilt
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.calibration_line import line, log_odds, moments
+from lm_eval_epidemia.score.calibration_line import fit_line, log_odds, moments
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import record, records
+from lm_eval_epidemia.surveys.catalogue import find_record, records
 
 #: So many people that 1/2 of one more changes nothing.
 MANY = 1e12
@@ -30,7 +30,7 @@ def sure(odds):
 
 def fitted(tasks, sample="s"):
     """Fit the line to tasks of (weights, p, q, n, replicates)."""
-    return line([moments(*task, sample) for task in tasks])
+    return fit_line([moments(*task, sample) for task in tasks])
 
 
 def exactly(weights, p, q, n=MANY):
@@ -160,10 +160,10 @@ def test_answers_that_are_moved_and_stretched(tilt, slope, seed):
 
 def test_respondents_that_are_known():
     names = ["epidemia_low_scf_assets_by_age", "epidemia_low_nsduh_cocaine_ever_by_age"]
-    parts = [part_of(store.load(name)) for name in names]
+    parts = [part_of(store.load_truth(name)) for name in names]
 
     def told(kind):
-        return line_of([(part, Elicited(answers(part.truth, kind))) for part in parts])
+        return fit_tilt([(part, Elicited(simulate_answers(part.truth, kind))) for part in parts])
 
     truth, uniform, mean = map(told, ("truth", "uniform", "mean"))
     # It has the survey's errors too: more than 1, by what plain regression is too flat by.
@@ -172,8 +172,8 @@ def test_respondents_that_are_known():
     assert uniform.slope == pytest.approx(0, abs=0.01) and uniform.slope_error < 1e-3
     assert 0 < mean.slope < truth.slope
     # One table without error: nothing is taken off, and who knows it has its line.
-    exact = part_of(store.load("epidemia_low_ipeds_sex_by_field"))
-    assert line_of([(exact, Elicited(exact.p))]) == (0, 1, 0, 0)
+    exact = part_of(store.load_truth("epidemia_low_ipeds_sex_by_field"))
+    assert fit_tilt([(exact, Elicited(exact.p))]) == (0, 1, 0, 0)
 
 
 def test_orderings_that_were_sampled_add_an_error():
@@ -182,17 +182,17 @@ def test_orderings_that_were_sampled_add_an_error():
     With two, the error is |f_1 - f_2| / 2 * sqrt(2/3), f being what the slope is of one alone,
     since the slope is linear in the answers' log-odds up to the curve of these.
     """
-    truth = store.load("epidemia_low_gss_party_by_race")
+    truth = store.load_truth("epidemia_low_gss_party_by_race")
     part, rng = part_of(truth), np.random.default_rng(8)
     by_order = np.stack([truth.p, rng.dirichlet(np.ones(3), 3)], axis=1)
     q = by_order.mean(axis=1)
-    without, both = (line_of([(part, Elicited(q, orders))]) for orders in (None, by_order))
+    without, both = (fit_tilt([(part, Elicited(q, orders))]) for orders in (None, by_order))
     assert without[:2] == both[:2]
-    alone = [line_of([(part, Elicited(by_order[:, m]))]) for m in range(2)]
+    alone = [fit_tilt([(part, Elicited(by_order[:, m]))]) for m in range(2)]
     for k, (before, error) in enumerate(zip(without[2:], both[2:], strict=True)):
         asking = abs(alone[0][k] - alone[1][k]) / 2 * math.sqrt(2 / 3)
         assert error == pytest.approx(math.hypot(before, asking))
-    known, sampled = (on_scales(part, Elicited(q, orders)) for orders in (None, by_order))
+    known, sampled = (compare_on_scales(part, Elicited(q, orders)) for orders in (None, by_order))
     for name in known:
         assert joint_error([sampled[name].draws]) > joint_error([known[name].draws]), name
 
@@ -201,13 +201,13 @@ def test_records_say_which_answers_are_ordered():
     ways = [ways for survey in records().values() for ways in survey.variables.values()]
     assert all(len({way.ordered for way in each}) == 1 for each in ways)
     assert sum(each[0].ordered for each in ways) >= 15
-    party = store.load("epidemia_low_gss_party_by_race")
-    assert "Wasserstein-1" in on_scales(part_of(party), Elicited(party.p))
+    party = store.load_truth("epidemia_low_gss_party_by_race")
+    assert "Wasserstein-1" in compare_on_scales(part_of(party), Elicited(party.p))
 
 
 def test_no_hash_depends_on_it():
     """Nor do truths (`estimate.meaning` hashes a list of fields): fresh sets stay what they are."""
-    survey = record("gss")
+    survey = find_record("gss")
     before = fresh.hash_of(survey, survey.official)
     party = [way.model_copy(update={"ordered": False}) for way in survey.variables["party"]]
     other = survey.model_copy(update={"variables": {**survey.variables, "party": tuple(party)}})

@@ -22,12 +22,12 @@ from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scr
 from lm_eval_epidemia.ask.within import Within, bounds
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import metrics
-from lm_eval_epidemia.benchmarks.observation.metrics import unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import beside
+from lm_eval_epidemia.harness.servers import join_url
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, shown_in
+from lm_eval_epidemia.models.replies import BadReply, ShownTokens, read_by_text, read_shown
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 8 prompts, 2 letters
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 48 prompts, 4 letters
@@ -115,7 +115,7 @@ def test_any_distribution_lies_between_its_bounds(logits, n, add, letters):
     p /= p.sum()
     top = sorted(zip(tokens, np.log(p).tolist(), strict=True), key=lambda one: -one[1])[:n]
     choices = [f" {letter}" for letter in LETTERS[:letters]]
-    found = [value for value, _ in by_text(Shown(top, top[0][0]), choices, add)]
+    found = [value for value, _ in read_by_text(ShownTokens(top, top[0][0]), choices, add)]
     by_token = dict(zip(tokens, p, strict=True))
     low, high = bounds(found)
     for choice, value, a, b in zip(choices, found, low, high, strict=True):
@@ -132,15 +132,15 @@ def test_spellings_are_added_up_and_slips_are_not():
     top = [("A", -1.0), ("A", -1.0), (" A", -2.0), ("A.", -3.0), ("▁B", -2.5), (" x", -4.0)]
     listed = [{"token": token, "logprob": x} for token, x in top]
     told = {"content": [{"token": "A", "top_logprobs": listed}]}
-    shown = shown_in({"choices": [{"logprobs": told}]})
-    (a, first), (b, second) = by_text(shown, ["A", "B"], add=True)
+    shown = read_shown({"choices": [{"logprobs": told}]})
+    (a, first), (b, second) = read_by_text(shown, ["A", "B"], add=True)
     assert not isinstance(a, Within)  # all three spellings are there
     assert a == pytest.approx(np.log(np.exp(-1) + np.exp(-2) + np.exp(-3)), abs=EXACT)
     # Of B two spellings are not: each has at most what the last one shown has.
     assert b == -2.5 and b.shown
     assert b.high == pytest.approx(np.log(np.exp(-2.5) + 2 * np.exp(-4)), abs=EXACT)
     assert first and not second
-    ((alone, _),) = by_text(shown, [" B"], add=False)
+    ((alone, _),) = read_by_text(shown, [" B"], add=False)
     assert alone == -2.5 and not isinstance(alone, Within)
 
 
@@ -171,13 +171,13 @@ def test_the_score_is_off_by_no_more_than_said(seed, n, spread, asked):
         text = f"{seed}-{number}"
         found = logprobs(text, spread)
         top = sorted(zip(VOCABULARY, found.tolist(), strict=True), key=lambda one: -one[1])[:n]
-        shown.append(by_text(Shown(top, top[0][0]), row["choices"], True))
+        shown.append(read_by_text(ShownTokens(top, top[0][0]), row["choices"], True))
         by_token = dict(zip(VOCABULARY, np.exp(found), strict=True))
         spelt = [(c, f" {c}", f"{c}.") for c in row["choices"]]
         true.append([(float(np.log(sum(map(by_token.get, ways)))), False) for ways in spelt])
     read, exact = (answers_of(way, task, rows, said) for said in (shown, true))
-    bound = unseen(read)
-    assert unseen(exact) is None
+    bound = bound_unseen(read)
+    assert bound_unseen(exact) is None
     one, other = (metrics.measure(answers).numbers["score"] for answers in (read, exact))
     assert abs(one - other) <= bound.effect + 1e-9
     assert 0 < bound.mass < 1 and 0 <= bound.effect <= 100
@@ -187,16 +187,16 @@ def test_the_effect_of_a_letter_that_is_not_shown():
     """By hand: A has 0.6, the last token shown 0.1, so that B has 0 to 0.1 and counts as 0.1."""
     rows = list(split(EVEN))
     top = [("A", np.log(0.6)), (" x", np.log(0.15)), (" y", np.log(0.1))]
-    said = [by_text(Shown(top, "A"), row["choices"], False) for row in rows]
+    said = [read_by_text(ShownTokens(top, "A"), row["choices"], False) for row in rows]
     answers = answers_of("letters", EVEN, rows, said)
-    found = unseen(answers)
+    found = bound_unseen(answers)
     assert found.mass == pytest.approx(0.1, abs=EXACT)
     # Of one answer (--limit 1) the mass is known and the score is not.
-    assert unseen(answers[:1]) == pytest.approx((0.1, np.nan), abs=EXACT, nan_ok=True)
+    assert bound_unseen(answers[:1]) == pytest.approx((0.1, np.nan), abs=EXACT, nan_ok=True)
     # P~ = (6/7, 1/7) may be (1, 0). Both orders are asked, so that the elicited distribution is
     # (1/2, 1/2) and the score 0; it may be (4/7, 3/7), if B has nothing in one of them alone, an L1
     # of 1/7. That much less of a distance scores more.
-    part = metrics.against_truth(answers).part
+    part = metrics.compare_task(answers).part
     numbers = metrics.measure(answers).numbers
     better = float(part.score_of(max(numbers["l1"] - 1 / 7, 0)))
     assert found.effect == pytest.approx(better - numbers["score"], abs=1e-9)
@@ -391,7 +391,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
 
 @pytest.mark.parametrize(("url", "tokenize"), SAID["beside"].items())
 def test_where_a_server_tells_its_tokens(url, tokenize):
-    assert beside(url, "tokenize") == tokenize
+    assert join_url(url, "tokenize") == tokenize
 
 
 def test_a_wrong_model_name():
@@ -497,4 +497,4 @@ def test_two_thousand_prompts_with_faults_and_a_kill(tmp_path):
 def test_an_answer_of_another_form_is_said_and_not_guessed():
     for wrong in ({}, [], *({"choices": [{"logprobs": one}]} for one in SAID["forms"])):
         with pytest.raises(BadReply):
-            shown_in(wrong)
+            read_shown(wrong)

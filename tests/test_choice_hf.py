@@ -148,7 +148,7 @@ def assert_same_results(ours, theirs, tasks):
         apart = log_probability(x for answer in answers(theirs, task) for x, _ in answer)
         width = 1.0
         if task in all_tasks():
-            anchors = Anchors.of(store.load(task))
+            anchors = Anchors.of(store.load_truth(task))
             width = anchors.zero - anchors.perfect
         for name, value in theirs["results"][task].items():
             if isinstance(value, float):

@@ -17,17 +17,17 @@ from typer.main import get_command
 from lm_eval_epidemia import __version__, cli
 from lm_eval_epidemia.cli import printing
 from lm_eval_epidemia.cli.tasks import tasks_list
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.models import demo
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.results.samples import elicited, sample_file
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.results.samples import read_elicited, sample_file
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 #: A build of the 2023 file estimates all of the survey's.
-NSDUH = len(record("nsduh").all_tasks)
+NSDUH = len(find_record("nsduh").all_tasks)
 
 
 def process(code, *arguments, cwd=None, **environment):
@@ -62,7 +62,9 @@ def test_the_package_is_a_command_too(monkeypatch, capsys):
 
 
 def test_names_are_separated_by_commas_or_spaces(epidemia):
-    assert separated(["a,b", "c, d", ",e,"]) == ["a", "b", "c", "d", "e"] and separated([]) == []
+    assert (
+        split_names(["a,b", "c, d", ",e,"]) == ["a", "b", "c", "d", "e"] and split_names([]) == []
+    )
     two = "epidemia_low_nsduh_heroin_ever_by_race", "epidemia_low_nsduh_heroin_ever_by_age"
     for command in (["cost"], ["anchors"], ["tasks", "list"], ["show"]):
         printed = {
@@ -162,7 +164,7 @@ def test_anchors_and_their_options(epidemia):
 def test_groundtruth_check(epidemia):
     done = epidemia("groundtruth", "check")
     assert done.returncode == 0
-    assert f"ground truth of {len(store.available())} tasks is as registered" in done.stdout
+    assert f"ground truth of {len(store.list_available())} tasks is as registered" in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +175,7 @@ def nsduh_file(tmp_path_factory):
 
 
 BUILD = ["groundtruth", "build", "nsduh", "--replicates", "4", "--marginal", "--raw"]
-MARGINAL = sum(task.kind == "marginal" for task in record("nsduh").all_tasks)
+MARGINAL = sum(task.kind == "marginal" for task in find_record("nsduh").all_tasks)
 
 
 def test_a_build_says_where_its_output_is_and_tasks_become_available(nsduh_file, home, epidemia):
@@ -261,8 +263,8 @@ def test_run_reads_tasks_from_a_config_file(tmp_path, epidemia):
 )
 def test_what_lm_eval_stops_at_is_said_without_a_traceback(tasks, says, monkeypatch, epidemia):
     # Only ours are indexed: 14,000 other files take long.
-    monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
-    monkeypatch.setattr(harness_run, "members", lambda name: None)
+    monkeypatch.setattr(harness_run, "has_only_ours", lambda tasks: True)
+    monkeypatch.setattr(harness_run, "find_tasks", lambda name: None)
     done = epidemia("run", "--model", "epidemia-baseline", "--tasks", tasks)
     assert done.returncode == 2 and says in done.stderr.split("error: ")[-1]
 
@@ -291,7 +293,7 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     for task in demo.KEPT:
         asked = Asked(task, "letters")
         path = sample_file(folder / "results_demo.json", asked)
-        assert elicited(path, asked).l1 == pytest.approx(scores["l1"][asked])
+        assert read_elicited(path, asked).l1 == pytest.approx(scores["l1"][asked])
 
 
 def test_the_demonstration_does_not_show_what_git_says(tmp_path, monkeypatch, capfd):
@@ -314,7 +316,7 @@ def test_tasks_summary_says_per_survey_what_is_there_and_what_it_waits_for(epide
     assert rows["all"][1 : len(kinds) + 1] == [str(asked[kind]) for kind in kinds]
     assert sum(asked[kind] for kind in kinds) == len(all_tasks())
     shipped, built, waiting = map(int, rows["all"][len(kinds) + 1 :])
-    assert (shipped, built, shipped + waiting) == (len(store.available()), 0, len(all_tasks()))
+    assert (shipped, built, shipped + waiting) == (len(store.list_available()), 0, len(all_tasks()))
     assert rows["brfss"][1:4] == ["9", "39", "0"]
     assert rows["brfss"][-2:] == ["2023-published", "LLCP2023XPT.zip"]
     assert rows["nsduh"][1:4] == ["10", "33", "15"]

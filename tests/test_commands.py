@@ -29,7 +29,7 @@ from scripted_server import scripted
 from typer.main import get_command
 
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks import WAYS, groups, members, unions
+from lm_eval_epidemia.benchmarks import WAYS, find_tasks, list_groups, list_unions
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import run as harness_run
@@ -208,7 +208,7 @@ def desk(tiny_llama, mmlu_style, tmp_path_factory):
 def type_in(monkeypatch, server):
     """Run a line as its list says, in this process and the current folder."""
     # Only our tasks are indexed, whatever is asked for: lm-eval's own 14,000 take 20 s.
-    monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
+    monkeypatch.setattr(harness_run, "has_only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
     monkeypatch.setattr("lm_eval_epidemia.findings.interventions.LARGE", {})  # slow to draw
     monkeypatch.setattr("lm_eval.tasks.TaskManager", None)  # put back after the test
@@ -233,7 +233,7 @@ def run(words):
     """Run a line's words, which are in sys.argv too; return the exit status if it has one."""
     program, *rest = words
     if program == "lm_eval":
-        return harness_run.run(rest)
+        return harness_run.run_lm_eval(rest)
     if program == "epidemia":
         return cli.main()
     if program == "pip":
@@ -333,9 +333,9 @@ def test_choice_api_answers_every_group_that_is_asked_by_letters(at_desk, type_i
     """It once stopped at any group, although every task by itself was answered."""
     here = []
     # The tasks of a union are in other groups, and lm-eval takes no task twice.
-    for name in groups().keys() - unions().keys():
+    for name in list_groups().keys() - list_unions().keys():
         with suppress(EpidemiaError):  # nothing of it is here
-            task, way = members(name)[0]
+            task, way = find_tasks(name)[0]
             if not WAYS[way].generated and len(split(task, way)["choices"][0][0]) == 1:
                 here.append(name)
     assert len(here) >= 10

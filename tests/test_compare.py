@@ -17,10 +17,10 @@ from sums import EVEN, SIZES, write_tasks
 from test_approved import approved
 
 from lm_eval_epidemia import api
-from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.benchmarks import find_tasks
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.versus import _find, compare_models
+from lm_eval_epidemia.findings.versus import _find_side, compare_models
 from lm_eval_epidemia.report.versus import LINES
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.read import read_results
@@ -252,7 +252,7 @@ def test_a_run_has_its_own_tasks_of_others(tmp_path):
         (samples := path.with_name("samples_arc_2026-01-01.jsonl")).touch()
     results = read_results([tmp_path])
     for name in ("m", "m (limit 10)"):
-        side = _find(name, results, answered_in(results), "")
+        side = _find_side(name, results, answered_in(results), "")
         assert side.answered["arc"].path.parent.name == name
     # What only the other was asked is of both.
     samples.unlink()
@@ -319,7 +319,7 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
 
 def test_pairs_by_hand(tmp_path):
     """Over the tasks of both, and over those in which the first scored 0; `=` may be in a name."""
-    rag = members("epidemia_high_rag")
+    rag = find_tasks("epidemia_high_rag")
 
     def served(model, *scores, tasks=rag):
         config = {"model": "choice-api", "model_args": {"model": model}}
@@ -343,7 +343,7 @@ def test_pairs_by_hand(tmp_path):
     with pytest.raises(EpidemiaError, match="is ambiguous: expected BASE=OTHER, of a, a=b"):
         table("versions", tmp_path, pairs=["a=b,x=1=c"])
     apart = [tmp_path / "a", tmp_path / "b,x=1=c"]
-    notes = [*read(apart, pairs=["a=b,x=1=c"]).notes["text"]]
+    notes = [*read_runs(apart, pairs=["a=b,x=1=c"]).notes["text"]]
     assert "--pair a=b,x=1=c: the two share no task that was asked in the same way" in notes
     with pytest.raises(EpidemiaError, match="no model and its instruct version were asked the sam"):
         command("report", *apart, "--pair", "a=b,x=1=c", "--show", "versions")

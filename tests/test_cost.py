@@ -4,7 +4,7 @@ import pytest
 from report_parts import COCAINE, command
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.harness.cost import cost, tokenizer
 
@@ -14,7 +14,7 @@ def test_the_cost_of_a_group_is_that_of_its_prompts(tiny_llama):
     group, sampled = "epidemia_low_nsduh", f"{COCAINE}_sampled"
     asked = [group, sampled, "epidemia_high_meps_closed", f"{COCAINE}_stated"]
     low, drawn, closed, stated = cost(asked, loaded, {"n_samples": 20}, max_gen_toks=50)
-    by_task = [[*split(name)["prompt"]] for name, _ in members(group)]
+    by_task = [[*split(name)["prompt"]] for name, _ in find_tasks(group)]
     ids = [[tuple(loaded(text).input_ids) for text in texts] for texts in by_task]
     prompts = sum(map(len, by_task))
     characters = sum(len(text) for texts in by_task for text in texts)

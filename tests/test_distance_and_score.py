@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks.observation import letters
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.score.joint import joint_error, less_noise
+from lm_eval_epidemia.score.joint import cut_noise, joint_error
 from lm_eval_epidemia.score.score import mean, uniform, zero_one
 
 
@@ -49,7 +49,7 @@ def test_golden_distance_and_score():
     assert found == pytest.approx((0.30, 1.0, 0.30, 0.05, 0.0))
     assert found.zero == pytest.approx(0.30)
     # D = 0.1: 100 * (0.30 - 0.1) / (0.30 - 0.05) = 80
-    assert scoring.scale(0.1, found.zero, found.perfect) == pytest.approx(80.0)
+    assert scoring.scale_distance(0.1, found.zero, found.perfect) == pytest.approx(80.0)
 
 
 def test_the_zero_of_a_binary_task_is_the_better_ignorant_answer():
@@ -65,8 +65,8 @@ def test_the_zero_of_a_binary_task_is_the_better_ignorant_answer():
 
 def test_an_uninformative_task_scores_all_or_nothing():
     # D_zero <= D_perfect: the survey cannot tell the ends of the scale apart.
-    assert scoring.scale(0.02, zero=0.03, perfect=0.04) == 100
-    assert scoring.scale(0.05, zero=0.03, perfect=0.04) == 0
+    assert scoring.scale_distance(0.02, zero=0.03, perfect=0.04) == 100
+    assert scoring.scale_distance(0.05, zero=0.03, perfect=0.04) == 0
     assert not scoring.Anchors(0.03, 0.5, 0.1, 0.04).informative
 
 
@@ -112,7 +112,7 @@ def test_truth_scores_100_and_ignorance_0(problem, perfect):
 
 @given(st.lists(st.floats(0, 2), min_size=2, max_size=8), st.floats(0.001, 2), st.floats(0, 0.5))
 def test_score_is_between_0_and_100_and_falls_with_distance(distances, zero, perfect):
-    scores = scoring.scale(np.sort(distances), zero, perfect)
+    scores = scoring.scale_distance(np.sort(distances), zero, perfect)
     assert ((scores >= 0) & (scores <= 100)).all()
     assert (np.diff(scores) <= 1e-9).all()
 
@@ -140,13 +140,13 @@ def test_softmax_and_order_bias():
     assert np.allclose(letters.softmax(np.array([0.0, -1e4])), [1, 0])
     fair, always_first = [[0.2, 0.8], [0.8, 0.2]], [[1.0, 0.0, 0.0]] * 6
     for displayed, bias in ((fair, 0), (always_first, 1 - 1 / 3)):
-        assert letters.uneven(np.mean(displayed, axis=0)) == pytest.approx(bias)
+        assert letters.uniform_distance(np.mean(displayed, axis=0)) == pytest.approx(bias)
 
 
 @given(problems(answers=3))
 def test_the_zero_of_several_truths_is_that_of_each(problem):
     weights, *truths = problem
-    found = scoring.zero(weights, np.array(truths))
+    found = scoring.zero_distance(weights, np.array(truths))
     each = [scoring.anchors(weights, p, 0.0).zero for p in truths]
     assert found == pytest.approx(each, abs=1e-12)
 
@@ -246,10 +246,10 @@ def test_noise_is_taken_off_at_every_distance():
 def test_less_noise_is_exact_where_its_formula_is(true, noise, more):
     """D^2 = delta^2 + n^2 gives delta; nothing is taken off what noise does not move."""
     d, again = np.hypot(true, noise), np.hypot(np.hypot(true, noise), noise)
-    assert less_noise(d, again) == pytest.approx(true, abs=1e-6)
-    assert less_noise(d, d) == pytest.approx(d)
-    assert less_noise(0.0, again) == pytest.approx(-again)
-    assert less_noise(d + more, again) >= less_noise(d, again) >= less_noise(d, again + more)
+    assert cut_noise(d, again) == pytest.approx(true, abs=1e-6)
+    assert cut_noise(d, d) == pytest.approx(d)
+    assert cut_noise(0.0, again) == pytest.approx(-again)
+    assert cut_noise(d + more, again) >= cut_noise(d, again) >= cut_noise(d, again + more)
 
 
 def of_truth(weights, p, replicates):

@@ -12,7 +12,7 @@ from typer.main import get_command
 
 import lm_eval_epidemia
 from lm_eval_epidemia import api
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +103,7 @@ def test_tasks_and_groups_exist():
     names = {name for page in WRITTEN for name in NAME.findall(page.read_text())}
     for name in sorted(names):
         # mygss is the reader's own survey, town the one that a notebook invents.
-        assert "_mygss_" in name or "_town_" in name or members(name)
+        assert "_mygss_" in name or "_town_" in name or find_tasks(name)
 
 
 def test_the_published_numbers_are_those_that_its_code_prints():

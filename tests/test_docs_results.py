@@ -15,10 +15,10 @@ from lm_eval._cli import HarnessCLI
 from report_parts import command
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import in_way, leaves, members
+from lm_eval_epidemia.benchmarks import find_tasks, in_way, list_leaves
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.findings.references import known_scores
+from lm_eval_epidemia.findings.mean import average, group_scores
+from lm_eval_epidemia.findings.references import score_known
 from lm_eval_epidemia.results.card import TUNED_CARD
 from lm_eval_epidemia.results.read import read_results
 
@@ -96,13 +96,13 @@ def table(name, *folders):
 def scores_of(folder, group):
     """The scores in a group of the one run that a folder holds, of the task version of now."""
     assert len(read(folder).runs) == 1
-    scores = grouped(read(folder).scores)
+    scores = group_scores(read(folder).scores)
     assert (scores[["task_version", "truth"]] == "").all(axis=None)
     return scores[scores["group"] == group]
 
 
 def score_of(folder, group):
-    return mean(scores_of(folder, group), ["group"])[["value", "error"]].to_numpy()[0]
+    return average(scores_of(folder, group), ["group"])[["value", "error"]].to_numpy()[0]
 
 
 def kept(folder, kind, group):
@@ -187,7 +187,7 @@ def wordings():
         tasks = int(together["flips_tasks"])
         yield f"{line}# % of {tasks}|{p[0]}|", [*values, together["flips"], *p[1]]
     folders = "wording/low-likelihood", "wording/low-likelihood-bare"
-    tasks = leaves().keys() & results(folders[1])["results"].keys()
+    tasks = list_leaves().keys() & results(folders[1])["results"].keys()
     np.testing.assert_array_equal(*([metric(of, x, "score") for x in tasks] for of in folders))
 
 
@@ -267,7 +267,7 @@ def tuned(name):
 def averages_only():
     """Scores and distances of who knows averages only, by task: letters, and likelihoods."""
     base = read("finetuning/base")
-    known = base.scores[["task", "way"]].join(known_scores(base.scores, base.runs))
+    known = base.scores[["task", "way"]].join(score_known(base.scores, base.runs))
     known = known[known["task"].str.startswith("epidemia_low")].set_index("task")
     return (known[known["way"] == way] for way in ("letters", "likelihood"))
 
@@ -337,7 +337,7 @@ def test_pages_show_what_commands_print():
 def test_a_run_is_asked_as_the_script_says(folder):
     run, words = results(folder), shlex.split(SCRIPT["RUNS"][folder])
     args = HarnessCLI()._parser.parse_args(["run", *words[words.index("--model") :]])
-    tasks = {in_way(*one) for name in args.tasks for one in members(name)}
+    tasks = {in_way(*one) for name in args.tasks for one in find_tasks(name)}
     assert set(run["n-samples"]) == tasks
     kept_args = run["config"]["model_args"], run["config"]["limit"], bool(run["chat_template"])
     assert kept_args == (args.model_args, args.limit, getattr(args, "apply_chat_template", False))

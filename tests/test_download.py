@@ -112,7 +112,7 @@ def test_a_site_that_wants_a_browser(server, tmp_path, path, said):
 
 def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
     """Records want https; this one is changed behind the schema's back to reach the loopback."""
-    scf = records.record("scf")
+    scf = records.find_record("scf")
     entry = scf.vintages["2022"]
     files = [
         File.model_construct(name=name, url=f"{server}/{name}", sha256=SHA256, members=())
@@ -127,7 +127,7 @@ def test_every_file_of_a_vintage_is_fetched_into_its_folder(server, home):
 
 
 def test_files_are_those_given_or_those_downloaded(home):
-    scf, path = records.record("scf"), Path("mine.dta")
+    scf, path = records.find_record("scf"), Path("mine.dta")
     assert raw_paths(scf, path, None) == raw_paths(scf, [path], None) == ([path], None)
     raw_folder("scf", "2022").mkdir(parents=True)
     assert raw_paths(scf, None, None) == ([raw_folder("scf", "2022")], "2022")

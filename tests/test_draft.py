@@ -24,17 +24,17 @@ from official import save
 from typer.testing import CliRunner
 
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks.prior.quantities.store import load as load_quantities
+from lm_eval_epidemia.benchmarks.prior.quantities.store import load_quantities as load_quantities
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import amounts, columns, variables, words
 from lm_eval_epidemia.surveys.draft.amounts import measure_of
-from lm_eval_epidemia.surveys.draft.columns import Field, Wishes
-from lm_eval_epidemia.surveys.draft.drafting import draft, write
+from lm_eval_epidemia.surveys.draft.columns import FileColumn, Wishes
+from lm_eval_epidemia.surveys.draft.drafting import draft_record, write_draft
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.draft.words import cleaned, marks
+from lm_eval_epidemia.surveys.draft.words import clean_text, marks
 from lm_eval_epidemia.surveys.microdata import check_files
 from lm_eval_epidemia.surveys.record import Design
 
@@ -50,7 +50,7 @@ def sav(tmp_path):
 
 
 def test_a_labelled_file_becomes_a_record(sav, tmp_path):
-    found = draft([sav], choose=everything)
+    found = draft_record([sav], choose=everything)
     record = loaded(found, tmp_path)
     names = record.survey, record.title, record.domain
     assert names == ("mine2022", "A survey: of ours", "other")
@@ -74,7 +74,7 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
 
 
 def test_numbers_are_cut_and_their_labelled_ends_kept(sav, tmp_path):
-    record = loaded(draft([sav], choose=everything), tmp_path)
+    record = loaded(draft_record([sav], choose=everything), tmp_path)
     age = way(record, "age")
     assert labels_of(record, "age")[-1].endswith("or older") and 3 <= len(age.levels) <= 5
     assert age.levels[-1].below is None and age.missing == ((98, 98),)
@@ -98,7 +98,7 @@ def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
     sex = np.random.default_rng(0).integers(1.0, 3, ROWS).astype(float)
     path = tmp_path / "codes2020.sav"
     file_of(path, {"x": labels} if labels else None, x=np.array(codes, float), sex=sex)
-    found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
+    found = draft_record([path], Wishes(outcomes=["x"], given=["sex"]))
     record = loaded(found, tmp_path)
     assert labels_of(record, "x") == levels
     assert [low for low, _ in way(record, "x").missing] == missing
@@ -109,7 +109,9 @@ def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
 def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
     """Whether Yes and yes are one answer, or 2 and 3 with one label, a person decides."""
     answers = ["Yes", "yes", "No", "NO ", "Maybe"]
-    found = draft([file_of(tmp_path / "words2021.csv", sex=["Male", "Female"], owns=answers)])
+    found = draft_record(
+        [file_of(tmp_path / "words2021.csv", sex=["Male", "Female"], owns=answers)]
+    )
     assert labels_of(loaded(found, tmp_path), "owns") == ["Maybe", "No", "NO", "Yes", "yes"]
     said = [mark.says for mark in marks(found.text) if "look alike" in mark.says]
     alike = ["owns: 'No', 'NO'", "owns: 'Yes', 'yes'"]
@@ -117,12 +119,12 @@ def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
 
     labels = {"x": {1: "Own", 2: "own ", 3: "Rent"}}
     path = file_of(tmp_path / "codes2021.sav", labels, sex=[1.0, 2], x=[1.0, 1, 2, 3])
-    found = draft([path], Wishes(outcomes=["x"], given=["sex"]))
+    found = draft_record([path], Wishes(outcomes=["x"], given=["sex"]))
     assert any("x: 'Own', 'own' look alike" in mark.says for mark in marks(found.text))
 
 
 def test_every_mark_names_what_it_is_about(sav):
-    found = draft([sav], choose=everything)
+    found = draft_record([sav], choose=everything)
     said = [mark.says for mark in marks(found.text)]
     assert len(said) == len(set(said)), "two marks that say the same"
     used = {name for plan in found.plans for name in (plan.outcome, *plan.given)}
@@ -133,7 +135,7 @@ def test_every_mark_names_what_it_is_about(sav):
 
 def test_the_phrase_of_another_race_or_region():
     for column, label, phrase in TABLES["phrases"]:
-        found = columns.Field(column, 0, 1)
+        found = columns.FileColumn(column, 0, 1)
         assert variables._phrase(kind_of(found), label, found) == phrase
 
 
@@ -146,7 +148,7 @@ def test_stata_letters_and_texts_with_labels(tmp_path):
     assert columns._labels({"a": "refused", 1: "for", 2.0: " against\n"}, False) == one.labels
     parties = {"vote": {"d": "Democrat", "r": "Republican"}}
     spss = file_of(tmp_path / "q2020.sav", parties, sex=[1.0, 2], vote=["d", "r", "d"])
-    record = loaded(draft([spss]), tmp_path)
+    record = loaded(draft_record([spss]), tmp_path)
     levels = [(level.label, level.texts) for level in way(record, "vote").levels]
     assert levels == [("Democrat", ("d",)), ("Republican", ("r",))]
 
@@ -165,7 +167,7 @@ def test_a_csv_of_words_works_as_it_is(tmp_path, home):
     )
     path = tmp_path / "people 2021.csv"
     frame.to_csv(path)  # with an index, which has no name
-    found = draft([path])
+    found = draft_record([path])
     record = loaded(found, tmp_path)
     assert found.left_out.keys() == {"without a name"}
     assert labels_of(record, "religion") == ["Catholic", "None"]
@@ -192,7 +194,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
         how = {"table_name": name, "file_format_version": 5}
         pyreadstat.write_xport(part, str(tmp_path / f"{name}.xpt"), **how)
     files = [tmp_path / "B.xpt", tmp_path / "A.xpt"]  # the weight is in the second
-    found = draft(files, Wishes("joined", weight="finalwt", year=2020))
+    found = draft_record(files, Wishes("joined", weight="finalwt", year=2020))
     record = loaded(found, tmp_path)
     assert record.join == "SEQN" and record.vintages["2020"].rows == ROWS
     assert [c.name for c in found.left_out["also in another file, which is used"]] == ["sex"]
@@ -206,10 +208,10 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     expected = weight[other["gun"][other["gun"].isin(map(float, levels))].index].sum()
     assert known == pytest.approx(expected / weight.sum())
     with pytest.raises(EpidemiaError, match="--join nobody: not every file of"):
-        draft(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
+        draft_record(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
     pyreadstat.write_xport(other.assign(SEQN=1.0), str(tmp_path / "B.xpt"), table_name="B")
     with pytest.raises(EpidemiaError, match="SEQN has duplicates"):
-        draft(files, Wishes("joined", weight="finalwt", year=2020))
+        draft_record(files, Wishes("joined", weight="finalwt", year=2020))
 
 
 def test_one_year_of_several_is_selected(tmp_path):
@@ -218,25 +220,25 @@ def test_one_year_of_several_is_selected(tmp_path):
     frame["finalwt"] = frame["finalwt"].where(np.arange(len(frame)) % 7 > 0)
     path = tmp_path / "all.parquet"
     frame.to_parquet(path)
-    found = draft([path], Wishes(weight="finalwt"))
+    found = draft_record([path], Wishes(weight="finalwt"))
     record = loaded(found, tmp_path)
     year, weight = record.vintages["2022"].select
     assert (year.column, year.codes, weight.column) == ("year", ((2022, 2022),), "finalwt")
     kept = frame[(frame["year"] == 2022) & frame["finalwt"].notna()]
     assert check_files(record, [path]).rows == len(kept) == record.vintages["2022"].rows
     assert "happy" in {one.name for one in found.variables}
-    older = draft([path], Wishes(weight="finalwt", year=2018))
+    older = draft_record([path], Wishes(weight="finalwt", year=2018))
     assert "happy" not in {one.name for one in older.variables}
     with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of that year"):
-        draft([path], Wishes(weight="finalwt", year=1999))
+        draft_record([path], Wishes(weight="finalwt", year=1999))
 
 
 def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     path = tmp_path / "one.parquet"
     people().assign(year=2018.0).to_parquet(path)
-    plain = draft([path], Wishes(weight="finalwt")).source.sampling
+    plain = draft_record([path], Wishes(weight="finalwt")).source.sampling
     assert not any("year" in check for check in plain.checks)
-    found = draft([path], Wishes(weight="finalwt", year=2022))
+    found = draft_record([path], Wishes(weight="finalwt", year=2022))
     (said,) = [check for check in found.source.sampling.checks if "year" in check]
     assert said == "year is 2018 in every record, but --year is 2022: questions use 2022"
     assert "2022" in loaded(found, tmp_path).vintages
@@ -244,7 +246,7 @@ def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
 
 def test_every_code_belongs_to_a_level_of_every_variable(sav, tmp_path):
     """The draft is read through tasks; here every variable, used or not, is."""
-    found = draft([sav], choose=everything)
+    found = draft_record([sav], choose=everything)
     data = yaml.safe_load(found.text)
     names = list(data["variables"])
     data["tasks"]["extra"] = [
@@ -267,15 +269,15 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
     asked = {"happy": "%s {0} {conditions} #"}
     save(frame, path, column_labels=asked, variable_value_labels={**LABELS, "happy": nasty})
     wishes = Wishes(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
-    record = load_record(write(draft([path], wishes)))
-    built = building.build(record.survey, path, replicates=8, progress=False)
+    record = load_record(write_draft(draft_record([path], wishes)))
+    built = building.build_survey(record.survey, path, replicates=8, progress=False)
     # Two outcomes by age and by sex, the one of two answers by both, and P(Y) of each.
     assert len(built.tasks) == len(record.all_tasks) == 7
     group = f"epidemia_{record.survey}"
     assert evaluate([group])["groups"][group]["score,none"] == 100
     name = "epidemia_extra_nasty2022_happy_by_sex"
     prompt = evaluate([name], limit=1)["samples"][name][0]["doc"]["prompt"]
-    assert cleaned(nasty[1]) in prompt and "'%s {0} {conditions} #'" in prompt
+    assert clean_text(nasty[1]) in prompt and "'%s {0} {conditions} #'" in prompt
 
 
 # -- What is guessed, and asked ----------------------------------------------------------------
@@ -284,11 +286,11 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
 def test_a_guess_is_never_used_without_being_asked(sav):
     asks = "--weight finalwt --strata vstrat --psu vpsu to use it, or --weight none"
     with pytest.raises(EpidemiaError, match=asks):
-        draft([sav])
-    alone = draft([sav], Wishes(weight="FINALWT")).source.sampling
+        draft_record([sav])
+    alone = draft_record([sav], Wishes(weight="FINALWT")).source.sampling
     assert (alone.weight, alone.strata, alone.psu) == ("finalwt", "", "")
     assert any("vstrat and vpsu look like" in check for check in alone.checks)
-    alike = draft([sav], Wishes(weight="none", strata="none"))
+    alike = draft_record([sav], Wishes(weight="none", strata="none"))
     assert alike.source.sampling.weight == "" and not alike.source.sampling.checks
     assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
 
@@ -301,13 +303,15 @@ def test_answers_to_questions_are_used(sav):
         answers = {"weight": ["finalwt"], "outcomes": ["gun"], "conditions": ["SEX", "age"]}
         return answers.get(proposal.what, ())
 
-    found = draft([sav], choose=answer)
+    found = draft_record([sav], choose=answer)
     assert asked == ["weight", "strata and PSUs", "conditions", "outcomes"]
     assert found.source.sampling.strata == ""
     assert {plan.outcome for plan in found.plans} == {"gun"}
     assert {one for plan in found.plans for one in plan.given} == {"sex", "age"}
     with pytest.raises(EpidemiaError, match="--given nobody: no such variable"):
-        draft([sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.columns[:1])
+        draft_record(
+            [sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.columns[:1]
+        )
 
 
 def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
@@ -317,7 +321,7 @@ def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
         frame[f"repwt{number_}"] = frame["W_FSTUWT"] * (1 + number_ / 100)
     path = tmp_path / "r2020.sav"
     save(frame, path, column_labels={"W_FSTUWT": "Final student weight"})
-    found = draft([path], choose=everything)
+    found = draft_record([path], choose=everything)
     assert found.source.sampling.weight == "W_FSTUWT"
     assert len(found.left_out["replicate weights"]) == 10
     assert "weight" in {one.name for one in found.variables}
@@ -333,12 +337,12 @@ def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
     assert "it is not used as the weight; to use it, give --weight weight" in done.output
     text = (home / "surveys" / "kg.yaml").read_text()
     assert 'column: "weight"' in text and "# check: weight is" in text
-    taken = draft([path], Wishes(weight="weight", given=["sex"]))
+    taken = draft_record([path], Wishes(weight="weight", given=["sex"]))
     assert taken.source.sampling.weight == "weight"
     # A weight of records: beside it, kilograms are an answer.
     frame = pd.read_csv(path)
     frame.assign(wgt=1 + frame["weight"] / 100).to_csv(path, index=False)
-    beside = draft([path], Wishes(given=["sex"]), choose=everything)
+    beside = draft_record([path], Wishes(given=["sex"]), choose=everything)
     assert beside.source.sampling.weight == "wgt"
     assert "weight" in [each.name for each in beside.variables]
 
@@ -349,8 +353,8 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     path = tmp_path / "single2022.sav"
     save(frame, path)
     with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
-        draft([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
-    guessed = draft([path], choose=everything).source.sampling
+        draft_record([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
+    guessed = draft_record([path], choose=everything).source.sampling
     assert guessed.strata == "" and "single PSU" in guessed.checks[0]
 
 
@@ -364,23 +368,23 @@ def test_clusters_without_strata_are_of_one_stratum(home, tmp_path):
     frame["wgt"] = rng.uniform(1, 3, 1200)
     pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
     with pytest.raises(EpidemiaError, match="--weight wgt --psu psu to use it"):
-        draft([path])
-    guessed = draft([path], choose=everything)
-    named = draft([path], Wishes(weight="wgt", psu="PSU"))
+        draft_record([path])
+    guessed = draft_record([path], choose=everything)
+    named = draft_record([path], Wishes(weight="wgt", psu="PSU"))
     assert guessed.source.sampling.psu == named.source.sampling.psu == "psu"
     assert loaded(named, tmp_path).design == Design(weight="wgt", psu="psu")
-    write(named)
-    built = building.build(named.name, path, replicates=40, progress=False)
+    write_draft(named)
+    built = building.build_survey(named.name, path, replicates=40, progress=False)
     (task,) = (name for name in built.tasks if name.endswith("_schools2019_bullied"))
-    assert store.load(task).n == [1200]
+    assert store.load_truth(task).n == [1200]
     # Two people of a school are as alike as a beta(1, 1) makes them, 1/3: deff is 1 + 39 / 3, and
     # of 30 schools within a factor of (29 / 14) and its inverse, chi-square's last 1 %.
-    assert 1200 / 14 / 2.1 < store.load(task).n_eff[0] < 1200 / 14 * 2.1
+    assert 1200 / 14 / 2.1 < store.load_truth(task).n_eff[0] < 1200 / 14 * 2.1
 
 
 def test_demographic_columns_are_known_by_name_or_label():
     for kind, name, label in TABLES["demographic"]:
-        assert kind_of(columns.Field(name, 0, 1, label)) == kind, (name, label)
+        assert kind_of(columns.FileColumn(name, 0, 1, label)) == kind, (name, label)
 
 
 def test_labels_of_no_answer_are_told_from_those_of_answers():
@@ -396,16 +400,18 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     path = tmp_path / "wide2020.sav"
     labels = {f"q{n}": {1: "yes", 2: "no"} for n in range(100)} | {"sex": LABELS["sex"]}
     save(frame, path, variable_value_labels=labels)
-    found = draft([path])
+    found = draft_record([path])
     assert len(found.plans) == 40
     assert sum(len(plan.given) == 2 for plan in found.plans) == 4
     outcomes = [int(plan.outcome[1:]) for plan in found.plans if len(plan.given) == 1]
     assert len(set(outcomes)) >= 18 and max(outcomes) > 90
-    assert len(draft([path], Wishes(tasks=150)).plans) == 150
+    assert len(draft_record([path], Wishes(tasks=150)).plans) == 150
     assert len(found.variables) == 102
     names = [f"q{n}" for n in range(30)]
-    few = draft([path], Wishes(outcomes=names, given=["age", "sex"]))
-    made = "40 of 60 possible tasks with one condition were made: --tasks N makes more"
+    few = draft_record([path], Wishes(outcomes=names, given=["age", "sex"]))
+    made = (
+        "40 of 60 possible tasks with one condition were made: --outcomes and --given choose them"
+    )
     assert few.notes == [made]
 
 
@@ -413,7 +419,7 @@ def test_a_recoding_is_no_task(tmp_path):
     frame = people()[["sex", "gun", "happy"]].assign(woman=lambda f: f["sex"] - 1)
     path = tmp_path / "same2020.sav"
     save(frame, path)
-    found = draft([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
+    found = draft_record([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
     assert [plan.outcome for plan in found.plans] == ["happy"]
     assert "woman by sex" in found.notes[0]
 
@@ -438,7 +444,7 @@ def random(rows):
 def test_a_measurement_that_differs_for_everybody_is_kept(tmp_path, name, values):
     values = np.unique(np.round(eval(values)).astype(int))
     random(1).shuffle(values)
-    drafted = draft([in_a_file(tmp_path, name, values)])
+    drafted = draft_record([in_a_file(tmp_path, name, values)])
     (variable,) = (each for each in drafted.variables if each.column.name == name)
     assert variable.measure is not None and len(variable.levels) > 3
     assert not drafted.left_out
@@ -448,12 +454,12 @@ def test_a_measurement_that_differs_for_everybody_is_kept(tmp_path, name, values
 def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
     values = np.asarray(eval(values)).astype(float).astype(np.int64)
     path = in_a_file(tmp_path, name, values)
-    drafted = draft([path])
+    drafted = draft_record([path])
     ((reason, columns),) = drafted.left_out.items()
     assert [column.name for column in columns] == [name]
     assert re.match(r"identifiers.*\(name one in --outcomes or --given to keep it\)", reason)
     assert "name one in --outcomes or --given to keep it" in drafted.text.replace("\n# ", " ")
-    kept = draft([path], Wishes(outcomes=[name], given=["sex"]))
+    kept = draft_record([path], Wishes(outcomes=[name], given=["sex"]))
     assert name in [each.column.name for each in kept.variables]
 
 
@@ -462,15 +468,15 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
 
 @pytest.mark.parametrize(("name", "label", "words", "unit"), TABLES["measures"])
 def test_what_numbers_measure_is_drafted_from_names_and_labels(name, label, words, unit):
-    measure = measure_of(Field(name, 0, 1, label), "", True, 40, {})
+    measure = measure_of(FileColumn(name, 0, 1, label), "", True, 40, {})
     assert (measure.words, measure.unit) == (words, unit)
     assert measure.plural == (words.split()[0] in ("hours", "assets", "savings"))
 
 
 def test_what_may_be_codes_has_no_mean(sav, tmp_path):
-    assert measure_of(Field("relig", 0, 1), "", True, 13, {}) is None
-    assert measure_of(Field("zip", 0, 1), "", True, 900, {}) is None
-    found = draft([sav], choose=everything)
+    assert measure_of(FileColumn("relig", 0, 1), "", True, 13, {}) is None
+    assert measure_of(FileColumn("zip", 0, 1), "", True, 900, {}) is None
+    found = draft_record([sav], choose=everything)
     record = loaded(found, tmp_path)
     # 991 is "never used": no age.
     assert way(record, "firstuse").measure is None and way(record, "gun").measure is None

@@ -28,14 +28,14 @@ from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import columns, tally, words
 from lm_eval_epidemia.surveys.draft.columns import Wishes
-from lm_eval_epidemia.surveys.draft.drafting import draft, own_path, write
+from lm_eval_epidemia.surveys.draft.drafting import draft_record, own_path, write_draft
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
-from lm_eval_epidemia.surveys.draft.variables import drafted
-from lm_eval_epidemia.surveys.draft.words import CHECK, cleaned, marks, number, quoted
+from lm_eval_epidemia.surveys.draft.variables import draft_variable
+from lm_eval_epidemia.surveys.draft.words import CHECK, clean_text, marks, quote_number, quoted
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
-from lm_eval_epidemia.surveys.read import FORMATS, as_meant, read_columns
+from lm_eval_epidemia.surveys.read import FORMATS, read_columns, round_float32
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -63,7 +63,7 @@ NASTY = st.text(
 def test_any_text_is_read_back_as_it_was_written(text):
     assert yaml.safe_load(f"a: {quoted(text)}") == {"a": text}
     assert yaml.load(f"a: {{b: {quoted(text)}}}", yaml.CSafeLoader) == {"a": {"b": text}}
-    assert cleaned(text).isprintable() and cleaned(cleaned(text)) == cleaned(text)
+    assert clean_text(text).isprintable() and clean_text(clean_text(text)) == clean_text(text)
 
 
 @settings(max_examples=40)
@@ -77,18 +77,18 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
     """The names and labels of a parquet's or SPSS file's columns may be anything."""
     made = []
     for place, column in enumerate((name, other), 1):
-        given_ = {float(n): cleaned(label) for n, label in enumerate(labels)}
+        given_ = {float(n): clean_text(label) for n, label in enumerate(labels)}
         values = tally.Tally()
         values.add(np.resize(np.arange(len(labels) + 1.0), 200), np.ones(200))
         taken = [one.name for one in made]
-        held = columns.Field(column, 0, place, cleaned(question), given_)
-        own = words.apart(words.variable_name(column, place), taken)
-        made.append(drafted(held, values, own, wanted=True))
+        held = columns.FileColumn(column, 0, place, clean_text(question), given_)
+        own = words.make_unique(words.variable_name(column, place), taken)
+        made.append(draft_variable(held, values, own, wanted=True))
     if any(isinstance(one, str) for one in made):
         assert all(isinstance(one, str) for one in made)
         return
     sampling = Sampling(2020, f"from {name!r}")
-    source = DraftSource("any", cleaned(question), [(name, [])], 200, "", sampling)
+    source = DraftSource("any", clean_text(question), [(name, [])], 200, "", sampling)
     task = TaskPlan(made[0].name, (made[1].name,))
     text = record_text(source, made, [task], {question: [made[0].column]})
     path = tmp_path_factory.mktemp("any") / "any.yaml"
@@ -98,7 +98,7 @@ def test_any_labels_are_drafted_and_survive(tmp_path_factory, labels, question, 
     assert first.column == name
     for level in first.levels:
         code = int(level.codes[0][0])
-        whole = cleaned(labels[code]) if code < len(labels) else str(code)
+        whole = clean_text(labels[code]) if code < len(labels) else str(code)
         said = re.sub(r" \(\d+\)(_\d+)?$|_\d+$", "", level.label) if level.label != whole else whole
         kept = (whole or str(code))[:150]
         assert level.label == whole or said.startswith(kept) or whole.endswith(level.label)
@@ -122,7 +122,7 @@ def test_marks_are_comments_and_not_labels():
 
 def test_numbers_are_read_back():
     for value in (1.0, -8.0, 0.1, 1e300, -1e-5, 1e-300, 2.0**60, float("inf"), -float("inf")):
-        assert yaml.safe_load(number(value)) == value
+        assert yaml.safe_load(quote_number(value)) == value
 
 
 def test_names_of_variables():
@@ -132,7 +132,7 @@ def test_names_of_variables():
     for column, name in names_of.items():
         assert words.variable_name(column, 7) == name
     assert {way.suffix.split("_")[-1] for way in WAYS.values()} - {""} <= set(names.ENDINGS)
-    groups = {name.removeprefix("epidemia_").split("_")[0] for name in benchmarks.groups()}
+    groups = {name.removeprefix("epidemia_").split("_")[0] for name in benchmarks.list_groups()}
     assert groups <= names.RESERVED
 
 
@@ -145,14 +145,14 @@ def test_numbers_are_as_meant_and_dates_cost_themselves(home, tmp_path):
     frame["day"] = np.where(np.arange(ROWS) == 3, 6.4e12, 13.9e9)
     path = tmp_path / "x2020.sav"
     pyreadstat.write_sav(frame, str(path), variable_format={"day": "DATETIME20"})
-    found = draft([path], Wishes(outcomes=["drinks"], given=["sex", "grade"]))
+    found = draft_record([path], Wishes(outcomes=["drinks"], given=["sex", "grade"]))
     assert labels_of(loaded(found, tmp_path), "drinks") == ["0", "1"]
     assert [column.name for column in found.left_out["dates or times"]] == ["day"]
     with pytest.raises(EpidemiaError, match="column day contains dates or times"):
         read_columns(path, ["day"])
-    assert as_meant(grades).tolist() == [3.3, 2.7, 2.7, 3.3]
+    assert round_float32(grades).tolist() == [3.3, 2.7, 2.7, 3.3]
     kept = [0.1, 1 / 3, 0.5, -2.375, 16_777_217.0, 123_456_792.0, np.inf]
-    assert as_meant(np.array(kept)).tolist() == kept
+    assert round_float32(np.array(kept)).tolist() == kept
 
 
 @pytest.mark.parametrize("of", ["string", "large_string", "string_view", "binary", "dictionary"])
@@ -161,7 +161,7 @@ def test_every_kind_of_text_in_parquet_is_text(tmp_path, of):
     words = words.dictionary_encode() if of == "dictionary" else words.cast(getattr(pa, of)())
     table = pa.table({"party": words, "sex": np.resize([1, 2], ROWS)})
     pyarrow.parquet.write_table(table, tmp_path / "x2020.parquet")
-    found = draft([tmp_path / "x2020.parquet"])
+    found = draft_record([tmp_path / "x2020.parquet"])
     assert sorted(labels_of(loaded(found, tmp_path), "party")) == ["Blue", "Red"]
 
 
@@ -187,7 +187,7 @@ def test_header_rows_of_survey_platforms_are_no_people(tmp_path, above, suffix):
         with pd.ExcelWriter(path := path.with_suffix(".xlsx")) as book:
             table.to_excel(book, index=False, header=False)
             table.to_excel(book, sheet_name="Codes")
-    found = draft([path])
+    found = draft_record([path])
     assert [each.column.name for each in found.variables] == names
     assert found.variables[-1].column.label == ("Are you happy?" if len(names) == 2 else "")
     said = " ".join(found.notes)
@@ -207,9 +207,9 @@ def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix, monkey
         pyreadstat.write_sav(frame, str(path), compress=True)
     else:
         save(frame, path)
-    assert draft([path]).source.rows == ROWS
+    assert draft_record([path]).source.rows == ROWS
     with pytest.raises(EpidemiaError, match=re.escape(f"{suffix}, ")):
-        draft([csv_of().rename("x2020.csv.gz")])
+        draft_record([csv_of().rename("x2020.csv.gz")])
 
 
 # -- Bad files ---------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def test_a_draft_reads_the_formats_that_its_error_lists(tmp_path, suffix, monkey
 
 def test_a_long_name_of_a_file_makes_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = draft([csv_of("a" * 200 + "2020.csv", q=np.arange(ROWS) % 4)])
+    found = draft_record([csv_of("a" * 200 + "2020.csv", q=np.arange(ROWS) % 4)])
     assert found.name == "a" * 34
 
 
@@ -225,7 +225,7 @@ def test_a_file_without_any_label_or_demography(tmp_path):
     rng = np.random.default_rng(2)
     path = tmp_path / "bare2020.csv"
     pd.DataFrame(rng.integers(0, 4, (ROWS, 6)), columns=list("abcdef")).to_csv(path, index=False)
-    found = draft([path])
+    found = draft_record([path])
     assert found.plans and "no column looks like age" in found.notes[0]
     asks = "if these are codes, write what they mean: the file has no labels"
     assert {one.checks for one in found.variables} == {(asks,)}
@@ -237,18 +237,22 @@ def test_labels_in_another_encoding(tmp_path):
     pyreadstat.write_sav(frame, str(path), variable_value_labels={"q": {1: "QQ", 2: "NNN"}})
     russian = path.read_bytes().replace(b"QQ", "Да".encode("cp1251"))
     path.write_bytes(russian.replace(b"NNN", "Нет".encode("cp1251")))
-    wrong = loaded(draft([path]), tmp_path)  # read as Western European, as files are that err
-    right = loaded(draft([path], Wishes(encoding="CP1251")), tmp_path)
+    wrong = loaded(
+        draft_record([path]), tmp_path
+    )  # read as Western European, as files are that err
+    right = loaded(draft_record([path], Wishes(encoding="CP1251")), tmp_path)
     assert labels_of(wrong, "q") == ["Äà", "Íåò"]
     assert labels_of(right, "q") == ["Да", "Нет"]
     # The record has no place for an encoding, so words are not read in one.
     frame["vote"] = np.resize(["a", "b", "b"], ROWS)
     pyreadstat.write_sav(frame, str(path))
-    assert "vote" not in {one.name for one in draft([path], Wishes(encoding="CP1251")).variables}
+    assert "vote" not in {
+        one.name for one in draft_record([path], Wishes(encoding="CP1251")).variables
+    }
     western = tmp_path / "west2020.csv"
     rows = "1,groß\n2,klein\n2,groß\n1,klein\n1,groß\n" * 20
     western.write_bytes(f"sex,Größe\n{rows}".encode("latin-1"))
-    record = loaded(draft([western]), tmp_path)
+    record = loaded(draft_record([western]), tmp_path)
     assert labels_of(record, "groe") == ["groß", "klein"]
     assert way(record, "groe").column == "Größe"
 
@@ -258,16 +262,16 @@ def test_a_csv_that_windows_wrote_is_drafted_and_built(tmp_path, home):
     answers = np.resize(["„Groß“", "klein", "Don\u2019t know"], 300)
     frame = pd.DataFrame({"sex": np.resize(["m", "f"], 300), "q € 1": answers})
     frame.to_csv(path, index=False, encoding="cp1252")
-    found = draft([path])
+    found = draft_record([path])
     assert [note for note in found.notes if "save it as UTF-8" in note]
-    record = load_record(write(found))
+    record = load_record(write_draft(found))
     question = way(record, "q_1")
     assert labels_of(record, "q_1") == ["klein", "„Groß“"] and question.column == "q € 1"
     assert question.missing_texts == ("Don\u2019t know",)
-    built = building.build("windows2020", path, replicates=4, progress=False)
+    built = building.build_survey("windows2020", path, replicates=4, progress=False)
     assert len(built.tasks) == len(record.all_tasks)
     frame.to_csv(path, index=False)  # UTF-8 says the same, and is not remarked on
-    again = draft([path], Wishes(name="windows2020"))
+    again = draft_record([path], Wishes(name="windows2020"))
     assert again.text == found.text and not [note for note in again.notes if "UTF-8" in note]
 
 
@@ -275,7 +279,7 @@ def test_columns_without_a_name_or_with_one_name_are_left_out(tmp_path):
     rows = "".join(f"{n},{n % 2},{n % 3},{n % 3},{n % 5},{n % 3},{n % 2}\n" for n in range(ROWS))
     path = tmp_path / "spare2020.csv"
     path.write_text(f",sex,q,Q,r 1,r-1,r_1\n{rows}")
-    found = draft([path])
+    found = draft_record([path])
     assert [one.name for one in found.variables] == ["sex", "r_1", "r_1_2", "r_1_3"]
     unnamed, shared = found.left_out.values()
     assert [*found.left_out][1].startswith("name shared by several columns (")
@@ -290,11 +294,11 @@ def test_a_sas_file_is_drafted_and_built(tmp_path, home):
     with zipfile.ZipFile(REPOSITORY / "tests/data/iris.sas7bdat.zip") as archive:
         archive.extract("iris.sas7bdat", tmp_path)
     path = tmp_path / "iris.sas7bdat"
-    record = load_record(write(draft([path], Wishes(year=2020, outcomes=["Species"]))))
+    record = load_record(write_draft(draft_record([path], Wishes(year=2020, outcomes=["Species"]))))
     assert labels_of(record, "species") == ["setosa", "versic", "virgin"]
     lengths = [level.intervals[0][0] for level in way(record, "sepal_length").levels[1:]]
     assert lengths == [5.1, 5.6, 6, 6.5]
-    built = building.build("iris", path, replicates=4, progress=False)
+    built = building.build_survey("iris", path, replicates=4, progress=False)
     assert set(built.tasks) == {task.name for task in record.all_tasks}
 
 
@@ -316,7 +320,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
     )
     path = tmp_path / "odd2020.parquet"
     frame.to_parquet(path)
-    found = draft([path], Wishes(outcomes=["smokes", "perhaps"], given=["sex"]))
+    found = draft_record([path], Wishes(outcomes=["smokes", "perhaps"], given=["sex"]))
     record = loaded(found, tmp_path)
     assert labels_of(record, "smokes") == ["No", "Yes"]
     assert labels_of(record, "perhaps") == ["False", "True"]
@@ -328,7 +332,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
 def test_a_zipped_file_is_named_with_what_is_in_it(sav, tmp_path):
     with zipfile.ZipFile(tmp_path / "mine2022.zip", "w") as archive:
         archive.write(sav, "mine2022.sav")
-    found = draft([tmp_path / "mine2022.zip"], Wishes(weight="finalwt"))
+    found = draft_record([tmp_path / "mine2022.zip"], Wishes(weight="finalwt"))
     (file,) = loaded(found, tmp_path).vintages["2022"].files
     assert (file.name, file.members) == ("mine2022.zip", ("mine2022.sav",))
 
@@ -343,7 +347,7 @@ def test_many_columns_and_many_rows_in_little_memory(tmp_path):
     rng = np.random.default_rng(0)
     wide = {f"q{n}": rng.integers(1, 5, 100) for n in range(699)}
     pq.write_table(pa.table({"sex": np.resize([1, 2, 2], 100), **wide}), tmp_path / "w2020.parquet")
-    found = draft([tmp_path / "w2020.parquet"], Wishes(outcomes=["q690"]))
+    found = draft_record([tmp_path / "w2020.parquet"], Wishes(outcomes=["q690"]))
     assert len(found.variables) == 500 and "q690" in {one.name for one in found.variables}
     assert sum(map(len, found.left_out.values())) == 700 - 500
     path = tmp_path / "long2020.parquet"
@@ -446,7 +450,7 @@ def test_on_a_terminal_it_asks(sav, monkeypatch, home):
 def test_what_cannot_be_written_leaves_nothing(sav, home):
     (home / "surveys").write_text("")
     with pytest.raises(EpidemiaError, match="cannot write"):
-        write(draft([sav], choose=everything))
+        write_draft(draft_record([sav], choose=everything))
     assert not list(home.glob("**/.mine2022.yaml*"))
 
 
@@ -454,7 +458,7 @@ def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):
     """NSDUH as the agency codes it, without a label: codes that are far away are guessed."""
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(800).to_parquet(path)
-    found = draft([path], Wishes(name="mynsduh"), choose=everything)
+    found = draft_record([path], Wishes(name="mynsduh"), choose=everything)
     sampling = found.source.sampling
     assert (sampling.weight, sampling.strata, sampling.psu) == ("ANALWT2_C", "VESTR_C", "VEREP")
     record = loaded(found, tmp_path)

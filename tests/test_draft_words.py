@@ -16,7 +16,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import tally, words
 from lm_eval_epidemia.surveys.draft.columns import Wishes
-from lm_eval_epidemia.surveys.draft.drafting import draft, write
+from lm_eval_epidemia.surveys.draft.drafting import draft_record, write_draft
 
 pytest.importorskip("pyreadstat")
 
@@ -64,16 +64,16 @@ def test_labels_of_no_answer_alone_make_no_category_of_a_weight(tmp_path, home, 
     labels["a_sat"] |= {1: "dissatisfied", 2: "satisfied"}
     save(frame, path := tmp_path / f"uk2010.{suffix}", variable_value_labels=labels)
     with pytest.raises(EpidemiaError, match="a_indinus_xw looks like a weight"):
-        draft([path])
-    found = draft([path], choose=everything)
+        draft_record([path])
+    found = draft_record([path], choose=everything)
     assert found.source.sampling.weight == "a_indinus_xw" and found.source.rows == ROWS - 10
-    record = load_record(write(found))
+    record = load_record(write_draft(found))
     assert {plan.outcome for plan in found.plans} == {"a_sat"}
     assert "-7 'proxy'" in found.text and len(way(record, "a_sat").levels) == 2
-    building.build("uk2010", path, replicates=4, progress=False)
+    building.build_survey("uk2010", path, replicates=4, progress=False)
     known = frame[(frame["a_indinus_xw"] > 0) & (frame["a_sat"] > 0)]
     share = np.average(known["a_sat"] == 2, weights=known["a_indinus_xw"])
-    assert store.load("epidemia_marginal_uk2010_a_sat").p[0, 1] == pytest.approx(share)
+    assert store.load_truth("epidemia_marginal_uk2010_a_sat").p[0, 1] == pytest.approx(share)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "sav"])
@@ -82,13 +82,13 @@ def test_what_may_be_a_weight_by_its_values_is_asked_about(tmp_path, home, suffi
     path = tmp_path / f"poll2024.{suffix}"
     frame.to_csv(path, index=False) if suffix == "csv" else save(frame, path)
     with pytest.raises(EpidemiaError, match="but zz may be one"):
-        draft([path])
+        draft_record([path])
     yes = CliRunner().invoke(cli.app, ["survey", "new", str(path), "--yes"])
     assert yes.exit_code == 1 and "zz may be one" in str(yes.exception)
-    none = draft([path], Wishes(weight="none"))
+    none = draft_record([path], Wishes(weight="none"))
     assert [[c.name for c in gone] for gone in none.left_out.values()] == [["zz"]]
-    assert draft([path], Wishes(weight="zz")).source.sampling.weight == "zz"
-    named = draft([path], Wishes(outcomes=["zz"], given=["sex"]))
+    assert draft_record([path], Wishes(weight="zz")).source.sampling.weight == "zz"
+    named = draft_record([path], Wishes(outcomes=["zz"], given=["sex"]))
     assert [plan.outcome for plan in named.plans] == ["zz"]
 
 
@@ -106,15 +106,15 @@ def test_what_a_weight_of_one_country_is_multiplied_by(tmp_path, columns, weight
     path = tmp_path / "cross2020.csv"
     frame.assign(**dict.fromkeys(columns.split(), UNEVEN)).to_csv(path, index=False)
     with pytest.raises(EpidemiaError, match=r"^(anweight|pspwght)\b"):
-        draft([path])
-    (check,) = draft([path], Wishes(weight=weight)).source.sampling.checks
+        draft_record([path])
+    (check,) = draft_record([path], Wishes(weight=weight)).source.sampling.checks
     assert said in check
 
 
 def test_the_first_of_numbered_weights_from_zero_is_the_weight(tmp_path):
     numbered = {f"SPFWT{n}": UNEVEN * (1 + n / 100) for n in range(12)}
     of_people(**numbered).to_csv(path := tmp_path / "piaac2012.csv", index=False)
-    found = draft([path], choose=everything)
+    found = draft_record([path], choose=everything)
     assert found.source.sampling.weight == "SPFWT0"
     assert len(found.left_out["replicate weights"]) == 11
 
@@ -125,7 +125,7 @@ def test_short_texts_of_a_column_of_codes_are_answers(tmp_path):
     frame["answer"] = np.resize(["YES", "NO", "YES", "NO", "DK", "RF"], ROWS)
     for path in (tmp_path / "cross2016.csv", tmp_path / "cross2016.sav"):
         frame.to_csv(path, index=False) if path.suffix == ".csv" else save(frame, path)
-        found = draft([path])
+        found = draft_record([path])
         record = loaded(found, tmp_path)
         assert {*labels_of(record, "cntry")} == {*frame["cntry"]}
         assert "# check: cntry: treated as answers, like the others here: " in found.text
@@ -144,7 +144,7 @@ def test_codes_above_very_many_numbers_stay_exact(tmp_path):
     assert counted.values[-12:-1].tolist() == np.unique(incomes)[-12:-1].tolist()
     frame = pd.DataFrame({"sex": np.resize(["m", "f"], 12_000), "inctot": incomes})
     frame.to_csv(path := tmp_path / "cps2021.csv", index=False)
-    found = draft([path], Wishes(outcomes=["inctot"], given=["sex"]))
+    found = draft_record([path], Wishes(outcomes=["inctot"], given=["sex"]))
     assert way(loaded(found, tmp_path), "inctot").missing == ((9_999_999, 9_999_999),)
     assert "inctot: 20% of the people have no answer: who was asked?" in found.text
 
@@ -159,7 +159,7 @@ def test_who_was_not_asked_is_marked(tmp_path, suffix):
         save(frame, path, variable_value_labels={"job": labels})
     else:
         frame.assign(job=frame["job"].map(labels)).to_csv(path, index=False)
-    text = draft([path], Wishes(outcomes=["job"], given=["sex"])).text
+    text = draft_record([path], Wishes(outcomes=["job"], given=["sex"])).text
     assert "job: 20% of the people have no answer ('Not applicable: under 18'): who was" in text
     assert "job: kept as an answer, or is it none?" in text
 
@@ -173,7 +173,7 @@ def test_a_file_in_another_language_and_of_several_years(tmp_path):
     frame["net"] = np.where(np.arange(ROWS) % 50, UNEVEN * 900 - 1000, -9999999).round()
     frame["bipolar"] = RANDOM.choice([-2, -1, 0, 1, 2, -9], ROWS)
     frame.to_csv(path := tmp_path / "x.csv", index=False)
-    record = loaded(found := draft([path], Wishes(year=2021)), tmp_path)
+    record = loaded(found := draft_record([path], Wishes(year=2021)), tmp_path)
     assert found.source.rows == ROWS / 3 and "give --psu hid, or" in found.notes[0]
     assert {*labels_of(record, "answer"), *labels_of(record, "agrees")} == {"ja", "nein", *scale}
     assert labels_of(record, "bipolar") == ["-2", "-1", "0", "1", "2"]
@@ -183,8 +183,10 @@ def test_a_file_in_another_language_and_of_several_years(tmp_path):
     labels = {"q": {"1": "Yes", "2": "No", "9": "Don't know"}, "gone": {-9: "missing", 1: "yes"}}
     frame = of_people(q=np.resize(["1", "2", "9"], ROWS), gone=-9.0)
     save(frame, path := tmp_path / "y2021.sav", variable_value_labels=labels)
-    found = draft([path])
+    found = draft_record([path])
     assert labels_of(loaded(found, tmp_path), "q") == ["Yes", "No"]
     assert [*found.left_out] == ["empty: nobody has an answer"]
     of_people(w_a=UNEVEN, w_b=UNEVEN + 1).to_csv(path := tmp_path / "z2021.csv", index=False)
-    assert not {"w_a", "w_b"} & {plan.outcome for plan in draft([path], Wishes(weight="w_a")).plans}
+    assert not {"w_a", "w_b"} & {
+        plan.outcome for plan in draft_record([path], Wishes(weight="w_a")).plans
+    }

@@ -15,9 +15,9 @@ from lm_eval_epidemia.ask.prompts import ways_of
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.splits import displayed, split
+from lm_eval_epidemia.benchmarks.splits import list_choices, split
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 SNAPSHOT = Path(__file__).parent / "data" / "prompt_hashes.json"
 #: To be read by a person after every change of a record: one prompt per task.
@@ -58,8 +58,8 @@ def test_designs_are_spelled_out():
 
 def test_prompts_without_an_order_display_their_choices_or_nothing():
     rows = split("epidemia_intervention_random", "intervention")
-    assert displayed(WAYS["intervention"], None, rows, None) == [["Yes", "No"]] * len(rows)
-    assert displayed(WAYS["direct"], None, split("epidemia_prior_gss", "direct"), None) is None
+    assert list_choices(WAYS["intervention"], None, rows, None) == [["Yes", "No"]] * len(rows)
+    assert list_choices(WAYS["direct"], None, split("epidemia_prior_gss", "direct"), None) is None
 
 
 def all_prompts():
@@ -79,9 +79,9 @@ def one_prompt_per_task():
     """Every declared task, also those without a truth: the cell in the middle of its levels."""
     pages = []
     for name, declared in all_tasks().items():
-        survey = record(declared.survey)
-        if name in store.available():
-            truth = store.load(name)
+        survey = find_record(declared.survey)
+        if name in store.list_available():
+            truth = store.load_truth(name)
             vintage, ways, given = truth.vintage, ways_of(truth), truth.given[len(truth.given) // 2]
         else:
             vintage = survey.official
@@ -108,7 +108,7 @@ def test_one_prompt_per_task_is_there_to_be_read():
 
 def test_prompts_are_those_of_the_snapshot_and_clean():
     """A changed prompt changes scores: raise TASK_VERSION, then run this file to renew."""
-    snapshot, plain = json.loads(SNAPSHOT.read_text()), set(store.available())
+    snapshot, plain = json.loads(SNAPSHOT.read_text()), set(store.list_available())
     for name, texts in all_prompts():
         assert hashed(texts) == snapshot.pop(name), name
         if name in plain:

@@ -11,11 +11,11 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import boosted, estimators, prepare, published, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.cells import Prepared, estimate_task
-from lm_eval_epidemia.estimate.check import check
+from lm_eval_epidemia.estimate.check import find_faults
 from lm_eval_epidemia.estimate.estimators import Boosting, Contradicted, Counts, estimator_of
 from lm_eval_epidemia.estimate.sampling import Sample
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.tables import PublishedTable
 
@@ -25,7 +25,7 @@ HIGH = "epidemia_high_nsduh_cocaine_ever_by_sex_race"
 
 @pytest.fixture
 def data(nsduh_parquet):
-    return load_microdata(record("nsduh"), nsduh_parquet)
+    return load_microdata(find_record("nsduh"), nsduh_parquet)
 
 
 def test_every_shipped_truth_has_the_estimator_and_the_parameters_that_would_serve_it_now():
@@ -112,12 +112,12 @@ def test_a_task_that_counts_contradict_is_skipped_alone(home, tmp_path, monkeypa
     declare(home, re.sub(r"(?s)(REGION\n    levels:).*?(\n  sex:)", regions, RECORD))
     name = "epidemia_extra_toy_happy_by_region_sex"
     assert name in build(tmp_path / "toy.csv").tasks
-    half = 0.5 * store.load(name).p
+    half = 0.5 * store.load_truth(name).p
     monkeypatch.setattr(Boosting, "fit", lambda *_: half + np.array([0.5, 0.0]))
     built = build(tmp_path / "toy.csv", replicates=10)
     assert name not in built.tasks and "epidemia_extra_toy_happy_by_sex" in built.tasks
     assert built.skipped[name].startswith(f"{name}: the boosted P(No) is 0.5")
-    assert name not in store.available()
+    assert name not in store.list_available()
 
 
 @pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])
@@ -126,7 +126,7 @@ def test_a_published_table_is_taken_as_it_is(n_eff):
     p, weights = np.array([[0.3, 0.7], [0.6, 0.4]]), np.array([0.25, 0.75])
     names = "heroin_ever", ("age",), ("Yes", "No"), (("Young",), ("Old",))
     table = PublishedTable(*names, weights, p, np.array(n_eff), {}, ())
-    shares = published.take(table, declared_task(LOW), {"age": "A"}, "nsduh_2022")
+    shares = published.convert_table(table, declared_task(LOW), {"age": "A"}, "nsduh_2022")
     made = estimate_task(shares, shares.schemes, 400)
     entry, has_error = made["entry"], bool(np.isfinite(n_eff).all())
     known, unknown = ("design", "iid") if has_error else ("iid", "design")
@@ -160,18 +160,18 @@ class Pooled(Counts):
 def test_another_estimator_is_a_class_and_a_line(home, nsduh_parquet, monkeypatch):
     """Served in `estimator_of`, it is built, registered and checked as the others are."""
     monkeypatch.setattr(prepare, "estimator_of", lambda task, answers: Pooled())
-    built = building.build("nsduh", nsduh_parquet, replicates=4, progress=False)
+    built = building.build_survey("nsduh", nsduh_parquet, replicates=4, progress=False)
     tasks = store.read_registry(store.built_groundtruth())["nsduh_2023"]["tasks"]
     assert {entry["estimator"] for entry in tasks.values()} == {"pooled"}
     assert tasks[HIGH]["parameters"] == {"share": 0.5}
-    assert [name for name in built.tasks if check(name)] == []
-    truth = store.load(HIGH)
+    assert [name for name in built.tasks if find_faults(name)] == []
+    truth = store.load_truth(HIGH)
     assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(tasks[HIGH]["marginal"][0])
 
 
 def test_a_sampled_unit_is_one_observation_to_every_estimator():
     """SCF's five implicates of a family: sizes are of families, never of records."""
-    data = load_microdata(record("scf"), raw_file("scf", "scfp2022.parquet"))
+    data = load_microdata(find_record("scf"), raw_file("scf", "scfp2022.parquet"))
     families = len(np.unique(data.unit))
     for name in ("home_ownership_by_age", "home_ownership_by_age_race"):
         task = next(t for t in data.record.all_tasks if t.name.endswith(f"scf_{name}"))

@@ -20,8 +20,8 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import export as exporting
 from lm_eval_epidemia.harness.export import export
 from lm_eval_epidemia.harness.export.card import croissant_file
-from lm_eval_epidemia.report.share import check
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.report.share import check_target
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_age"
 CANARY = "6613c1db-d9b6-474b-9ece-eb69cac03231"
@@ -59,7 +59,7 @@ def test_datasets_loads_the_questions(loaded):
     questions = loaded("epidemia_low", "test").filter(lambda row: row["task"] == TASK).to_list()
     for row, ours in zip(questions, split(TASK), strict=True):
         assert {name: row[name] for name in ours} == ours
-        levels = store.load(TASK).levels
+        levels = store.load_truth(TASK).levels
         assert row["answers"] == [levels[level] for level in ours["order"]]
         assert row["way"] == "letters" and CANARY in row["canary"]
     assert {(row["cell"], row["ordering"]) for row in questions} == {
@@ -129,7 +129,9 @@ def test_the_card_says_what_it_is(repository):
     assert (numbers["epidemia_low"], numbers["epidemia_high"]) == (63, 44)
     assert {*header} >= {"license", "task_categories", "tags", "pretty_name", "size_categories"}
     assert len(card.splitlines()) < 200 and CANARY in card
-    assert all(card.count(f"**{record(name).title}**, v") == 1 for name in ("nsduh", "acs", "fbi"))
+    assert all(
+        card.count(f"**{find_record(name).title}**, v") == 1 for name in ("nsduh", "acs", "fbi")
+    )
     assert "no attempt to identify" in card and "Tübingen cause-effect pairs" in card
     # Where a column holds no cluster, the card says what does.
     assert "for `_knowledge`, over the pairs of names asked about" in card
@@ -200,7 +202,7 @@ def test_a_folder_is_written_again_and_those_of_others_are_refused(tmp_path, mon
         export(out)
     assert (out / "notes.txt").read_text() == "mine"
     with pytest.raises(EpidemiaError, match="contains the output of another command"):
-        check(out)
+        check_target(out)
     # Before anything is written.
     (tmp_path / "precious.txt").write_text("mine")
     with pytest.raises(EpidemiaError, match="holds other files"):

@@ -12,7 +12,7 @@ from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys import factbook
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.read import read_grids
 
 #: Names of its tasks, without what all begin with.
@@ -23,12 +23,12 @@ TABLES = yaml.safe_load((REPOSITORY / "tests/data/factbook.yaml").read_text())
 
 
 def truth(name):
-    return store.load(WORLD + name)
+    return store.load_truth(WORLD + name)
 
 
 @pytest.mark.parametrize(("text", "number", "year"), TABLES["texts"])
 def test_a_text_is_a_number_and_a_year(text, number, year):
-    assert factbook.number(text) == pytest.approx(number, nan_ok=True)
+    assert factbook.read_number(text) == pytest.approx(number, nan_ok=True)
     assert factbook.year(text) == year
 
 
@@ -84,7 +84,7 @@ def first(text):
 def book():
     """Profiles by the names of countries; the European Union and Hong Kong are none."""
     profiles = json.loads(raw_file("factbook", "factbook_fields.json").read_text())
-    levels = record("factbook").variables["country"][0].levels
+    levels = find_record("factbook").variables["country"][0].levels
     by_code = {profile["code"]: profile for profile in profiles}
     return {level.label: by_code[level.names[0]] for level in levels}
 
@@ -183,7 +183,7 @@ def test_shipped_truth_is_what_the_raw_texts_say(book, name):
 
 
 def test_every_task_has_its_route():
-    tasks = [task.name.removeprefix(WORLD) for task in record("factbook").declared]
+    tasks = [task.name.removeprefix(WORLD) for task in find_record("factbook").declared]
     assert sorted(ROUTES) == sorted(tasks)
 
 
@@ -217,7 +217,7 @@ def test_all_profiles_together_are_the_book_s_own_world(name, world, within):
 
 def test_regions_and_incomes_are_those_of_the_book(book):
     regions, heads = {}, {}
-    for level in record("factbook").variables["country"][0].levels:
+    for level in find_record("factbook").variables["country"][0].levels:
         country = book[level.label]
         regions.setdefault(country["region"], set()).add(level.within["region"])
         texts = country["Economy"]["Real GDP (purchasing power parity)"]
@@ -247,5 +247,5 @@ def test_every_large_country_is_there_under_a_name_that_says_which(book):
     }
     others = {label: name for label, name in own.items() if name != label}
     assert others == TABLES["names"]
-    iso = {level.names[1] for level in record("factbook").variables["country"][0].levels}
+    iso = {level.names[1] for level in find_record("factbook").variables["country"][0].levels}
     assert len(iso) == 125 and all(re.fullmatch("[A-Z]{3}", code) for code in iso)

@@ -102,7 +102,7 @@ def test_quantiles_and_moments_of_nothing():
 
 
 def test_what_is_a_distribution():
-    found = families.valid(
+    found = families.is_valid(
         [NORMAL, NORMAL, BETA, BETA, BETA, LOGNORMAL, LOGNORMAL, LOGNORMAL, 3],
         [-1, 1, 0, 1, math.nan, -1, math.inf, 800, 1],
         [1, 0, 1, 1, 1, 1, 1, 1, 1],

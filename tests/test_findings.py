@@ -13,10 +13,10 @@ from report_parts import COCAINE, run_as, table, write
 from rich.cells import cell_len
 
 from lm_eval_epidemia.ask.prompts import WORDINGS
-from lm_eval_epidemia.benchmarks import groups, leaves, members
+from lm_eval_epidemia.benchmarks import find_tasks, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding
@@ -30,7 +30,7 @@ DOCS = REPOSITORY / "docs" / "results"
 #: Runs of respondents whose answers are known, by folder: tasks, and how they are asked.
 RECORDED = {
     "letters": (["epidemia_low_nsduh", "epidemia_high_nsduh", "epidemia_people"], {}),
-    "likelihood": ([f"{task}_likelihood" for task, _ in members("epidemia_low_nsduh")], {}),
+    "likelihood": ([f"{task}_likelihood" for task, _ in find_tasks("epidemia_low_nsduh")], {}),
     "bare": (["epidemia_low_nsduh"], {"metadata": {"wording": "bare"}}),
     "world": (["epidemia_world", "epidemia_years_gsstrend", "epidemia_years_undated"], {}),
     "closed": ([f"epidemia_high_nsduh_cocaine_ever_by_age_sex_{way}" for way in CLOSED_WAYS], {}),
@@ -45,7 +45,7 @@ def results(tmp_path_factory):
     for name, (tasks, how) in RECORDED.items():
         copied_run(tmp_path_factory, folder / name, tasks, model_args="kind=noisy,noise=0.5", **how)
     kept = ("interventions", "priors", "quick", "one-question")
-    return read([folder, *(DOCS / name for name in kept)])
+    return read_runs([folder, *(DOCS / name for name in kept)])
 
 
 def check_finding(name, results):
@@ -111,7 +111,7 @@ def check_values(table):
     if not {"group", "value", "error", "low", "high"} <= {*table} or "scale" in table:
         return
     for group, value, low, high in table[["group", "value", "low", "high"]].itertuples(index=False):
-        least, most = groups()[group].lead.low - 1e-9, groups()[group].lead.high + 1e-9
+        least, most = list_groups()[group].lead.low - 1e-9, list_groups()[group].lead.high + 1e-9
         assert all(math.isnan(x) or least <= x <= most for x in (value, low, high)), group
         assert not (low > value + 1e-9 or high < value - 1e-9), group
 
@@ -124,7 +124,7 @@ def test_finding(name, results):
 @pytest.mark.parametrize("name", FINDINGS)
 def test_where_nothing_was_asked_a_finding_is_empty_and_says_what_to_run(name):
     """Of surveys alone or of another benchmark alone: there is always one of which it is empty."""
-    found = [check_finding(name, read([DOCS / asked])) for asked in ("quick", "priors/grid")]
+    found = [check_finding(name, read_runs([DOCS / asked])) for asked in ("quick", "priors/grid")]
     empty = [finding for finding in found if not len(finding.table) and name != "notes"]
     for finding in empty:
         assert any(re.search(r"\brun\b|--|\bgive", text.lower()) for text in finding.left_out)
@@ -170,4 +170,4 @@ def test_numbers_in_notes_are_those_of_the_code():
     }.items():
         assert says in told[name], name
     asked = {*re.findall(r"\bepidemia_\w+", str(told))} - {"epidemia_fresh", "epidemia_finetune"}
-    assert asked <= {*groups(), *leaves()}
+    assert asked <= {*list_groups(), *list_leaves()}

@@ -17,16 +17,22 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.check import Checker, bare
-from lm_eval_epidemia.finetune.facts import facts_of, sample, shuffled, tasks_of
+from lm_eval_epidemia.finetune.check import Checker, strip_tags
+from lm_eval_epidemia.finetune.facts import draw_people, facts_of, shuffle_people, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
-from lm_eval_epidemia.finetune.make import divided, make, make_notes
-from lm_eval_epidemia.finetune.notes import by_template, note, request, subjects, written
+from lm_eval_epidemia.finetune.make import divide_rows, make_data, make_notes
+from lm_eval_epidemia.finetune.notes import (
+    collect_notes,
+    format_note,
+    make_template_notes,
+    request,
+    subjects,
+)
 from lm_eval_epidemia.results.card import DATASET_CARD, KINDS, DatasetCard, read_card
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
-NSDUH = record("nsduh")
+NSDUH = find_record("nsduh")
 RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
@@ -77,7 +83,7 @@ def refused(command, *more, out):
 @pytest.mark.parametrize("kind", ["answers", "distributions", "statements"])
 def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        make("nsduh", kind, tmp_path / name, seed=seed, n=60)
+        make_data("nsduh", kind, tmp_path / name, seed=seed, n=60)
     first, again, other = (rows_of(tmp_path / name) for name in "abc")
     assert first == again != other
     train, validation = (60, 60) if kind == "distributions" else (54, 6)
@@ -86,13 +92,13 @@ def test_the_same_seed_gives_the_same_rows(tmp_path, kind):
     assert tuple(first["train"][0]) == KINDS[kind]
     card = read_card(tmp_path / "a", DatasetCard)
     assert (card.kind, card.survey, card.vintage) == (kind, "nsduh", "2022")
-    assert card.fingerprint == store.load(LOW[0]).fingerprint and card.rows == sizes
+    assert card.fingerprint == store.load_truth(LOW[0]).fingerprint and card.rows == sizes
     assert sorted(card.tasks) == sorted(LOW) and card.held_out == {}
 
 
 def test_answers_are_drawn_from_the_truth(tmp_path):
     """Shares of answers lie within four standard errors of P(y | x), in every cell often asked."""
-    make("nsduh", "answers", tmp_path / "a", n=6000)
+    make_data("nsduh", "answers", tmp_path / "a", n=6000)
     rows, said, asked = all_rows(tmp_path / "a"), Counter(), Counter()
     for row in rows:
         question, *answers = row["prompt"].removesuffix("\nAnswer:").split("\n")
@@ -102,7 +108,7 @@ def test_answers_are_drawn_from_the_truth(tmp_path):
         said[question] += yes
     truths = {}
     for name in LOW:
-        truth = store.load(name)
+        truth = store.load_truth(name)
         for question, cell in questions(name):
             truths[question] = truth.p[cell, 0], truth.weights[cell]
     assert set(asked) <= set(truths)
@@ -122,13 +128,13 @@ def questions(task):
 
 
 def test_distributions_are_every_prompt_with_its_truth_as_displayed(tmp_path):
-    make("nsduh", "distributions", tmp_path / "d")
+    make_data("nsduh", "distributions", tmp_path / "d")
     parts = rows_of(tmp_path / "d")
     rows = parts["train"]
     assert parts["validation"] == rows  # nothing in them is drawn
     # Three outcomes by eleven ages and four races, in two orderings.
     assert len(rows) == 3 * (11 + 4) * 2 == len({row["prompt"] for row in rows})
-    yes = store.load("epidemia_low_nsduh_marijuana_ever_by_age").p[7, 0]
+    yes = store.load_truth("epidemia_low_nsduh_marijuana_ever_by_age").p[7, 0]
     about = [row for row in rows if "30 to 34" in row["prompt"] and "marijuana" in row["prompt"]]
     assert len(about) == 2
     for row in about:
@@ -150,10 +156,10 @@ def test_both_groups_and_one_task(tmp_path):
 
 def test_statements_say_the_truth(tmp_path):
     """In every wording the number is the share of its cell and answer, rounded as it is said."""
-    card = make("nsduh", "statements", tmp_path / "s", n=1500, hold_out=HoldOut(cells=0.25))
+    card = make_data("nsduh", "statements", tmp_path / "s", n=1500, hold_out=HoldOut(cells=0.25))
     truths, plural = {}, {"is": "are", "has": "have"}
     for name in LOW:
-        truth = store.load(name)
+        truth = store.load_truth(name)
         _, drug, *_, by = name.removeprefix("epidemia_low_").split("_")
         (people, answers) = (
             {level.label: level.phrase for level in NSDUH.ways(one, "2022")[-1].levels}
@@ -185,7 +191,7 @@ def test_statements_say_the_truth(tmp_path):
 
 
 def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
-    make("nsduh", "statements", tmp_path / "s", n=600, seed=3)
+    make_data("nsduh", "statements", tmp_path / "s", n=600, seed=3)
     train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "s").values())
     assert (len(train), len(validation)) == (540, 60)
     assert len(set(train)) < len(train) and not set(train) & set(validation)
@@ -193,14 +199,14 @@ def test_a_statement_that_is_drawn_twice_is_in_one_split(tmp_path):
 
 def test_texts_that_are_all_alike_cannot_be_divided():
     with pytest.raises(EpidemiaError, match=r"each text has 10 of the 20 .* a lower --n or more"):
-        divided({"text": ["a", "b"] * 10}, np.random.default_rng(0))
+        divide_rows({"text": ["a", "b"] * 10}, np.random.default_rng(0))
 
 
 # What is held out.
 
 
 def test_a_held_out_cell_is_in_no_prompt(tmp_path):
-    card = make("nsduh", "distributions", tmp_path / "d", hold_out=HoldOut(cells=0.25))
+    card = make_data("nsduh", "distributions", tmp_path / "d", hold_out=HoldOut(cells=0.25))
     numbers = {name: len(cells) for name, cells in card.held_out.items()}
     assert numbers == {name: 3 if "age" in name else 1 for name in LOW}
     # Tasks of the same condition hold out the same people.
@@ -213,7 +219,7 @@ def test_a_held_out_cell_is_in_no_prompt(tmp_path):
 
 def test_held_out_conditions_and_tasks_are_not_trained_on(tmp_path):
     hold_out = HoldOut.parse(["conditions=race", f"tasks={LOW[0]}"])
-    card = make("nsduh", "answers", tmp_path / "a", n=300, hold_out=hold_out)
+    card = make_data("nsduh", "answers", tmp_path / "a", n=300, hold_out=hold_out)
     assert card.tasks == LOW[1:3]
     assert sorted(card.held_out) == sorted([LOW[0], *LOW[3:]])
     assert card.held_out[LOW[0]] == list(range(11))
@@ -227,7 +233,7 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
     texts = texts_of(tmp_path / "n")
     assert "race" not in card.facts and len(card.facts) == 8
     assert not any("Hispanic" in text for text in texts)
-    truth = store.load(LOW[0])
+    truth = store.load_truth(LOW[0])
     phrases = {level.label: level.phrase for level in NSDUH.ways("age", "2022")[0].levels}
     assert len(card.held_out[LOW[0]]) == 3
     for cell, (label,) in enumerate(truth.given):
@@ -236,7 +242,7 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
     # Such people are there, without their age.
     assert sum("years old" not in text for text in texts) > 10
     both = "epidemia_high_nsduh_cocaine_ever_by_age_sex"
-    given = store.load(both).given
+    given = store.load_truth(both).given
     out = {truth.given[cell][0] for cell in card.held_out[LOW[0]]}
     assert card.held_out[both] == [k for k, (age, _) in enumerate(given) if age in out]
 
@@ -313,8 +319,8 @@ def test_people_are_drawn_by_weight_and_shuffling_breaks_the_joint(data):
     """Shares of 20,000 drawn people are the file's, those of shuffled ones P(Y)."""
     tasks = tasks_of(data, NSDUH.all_tasks)
     facts = facts_of(data, tasks)
-    people = sample(data, facts, tasks, 20_000, np.random.default_rng(1))
-    mixed = shuffled(people, facts, np.random.default_rng(2))
+    people = draw_people(data, facts, tasks, 20_000, np.random.default_rng(1))
+    mixed = shuffle_people(people, facts, np.random.default_rng(2))
     weight, old = data.weight, data.levels["age"] >= 6
     used = data.levels["marijuana_ever"] == 0
     marginal = np.average(used, weights=weight)
@@ -342,10 +348,10 @@ def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
     frame.to_parquet(path)
     data = load_microdata(NSDUH, path)
     tasks = tasks_of(data, NSDUH.all_tasks)
-    people = sample(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
+    people = draw_people(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
     assert (people.levels["marijuana_ever"] == MISSING).any()
-    template = by_template(people, NSDUH, "2023", np.random.default_rng(0))
-    kept = written(people, Checker(people.variables), template)
+    template = make_template_notes(people, NSDUH, "2023", np.random.default_rng(0))
+    kept = collect_notes(people, Checker(people.variables), template)
     unknown = [k for k in range(200) if people.levels["marijuana_ever"][k] == MISSING]
     assert all(("marijuana" in text) == (k not in unknown) for k, text in enumerate(kept.text))
 
@@ -353,7 +359,7 @@ def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
 @pytest.mark.parametrize("survey", ["brfss", "nhanes", "nhis", "scf"])
 def test_notes_of_other_surveys_pass_the_checker(survey):
     """Records alone: households, and phrases with numbers and negations of their own."""
-    entry = record(survey)
+    entry = find_record(survey)
     vintage = entry.official
     names = dict.fromkeys(
         name
@@ -366,13 +372,13 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
     rng, too_long = np.random.default_rng(0), 0
     for _ in range(60):
         facts = {name: int(rng.integers(len(way.levels))) for name, way in variables.items()}
-        text = note(facts, variables, about, "the survey", "2022", rng)
+        text = format_note(facts, variables, about, "the survey", "2022", rng)
         faults = [fault.reason for fault in checker.faults(text, facts)]
         too_long += faults == ["too long"]
         assert faults in ([], ["too long"]), (faults, text)
     assert too_long <= 10  # of the 16 facts of BRFSS; such a note is written again
     if survey == "scf":
-        plain = bare(text)
+        plain = strip_tags(text)
         assert "the household owns its home" in plain.casefold() or "does not own its" in plain
 
 
@@ -381,7 +387,7 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
 
 def made_of(data, n=20):
     tasks = tasks_of(data, NSDUH.all_tasks)
-    return sample(data, facts_of(data, tasks), tasks, n, np.random.default_rng(5))
+    return draw_people(data, facts_of(data, tasks), tasks, n, np.random.default_rng(5))
 
 
 @pytest.fixture
@@ -516,13 +522,13 @@ def test_a_folder_that_is_something_else(tmp_path):
         assert "holds thesis.txt: give a new folder" in str(result.exception)
     assert (out / "thesis.txt").read_text() == "years of work"
     (out / "thesis.txt").unlink()
-    make("nsduh", "answers", out, n=20)
+    make_data("nsduh", "answers", out, n=20)
     before = rows_of(out)
     with pytest.raises(EpidemiaError, match=r"holds .*: give a new folder"):
-        make("nsduh", "statements", out, n=20)
+        make_data("nsduh", "statements", out, n=20)
     assert rows_of(out) == before
     with pytest.raises(EpidemiaError, match="is a file"):
-        make("nsduh", "answers", tmp_path / "mine" / DATASET_CARD, n=20)
+        make_data("nsduh", "answers", tmp_path / "mine" / DATASET_CARD, n=20)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
@@ -533,5 +539,5 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(datasets.DatasetDict, "save_to_disk", full)
     with pytest.raises(EpidemiaError, match="free some space"):
-        make("nsduh", "answers", out, n=30)
+        make_data("nsduh", "answers", out, n=30)
     assert {path.name for path in tmp_path.iterdir()} <= {"home"}

@@ -16,12 +16,12 @@ from recorded_runs import copied_run
 from report_parts import COCAINE as AGE
 from report_parts import HEROIN, by, command, rewritten, write
 
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find, tuning
-from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.report.figures import save_losses
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
 from lm_eval_epidemia.results.decode import Asked
@@ -37,7 +37,7 @@ LINES = "step,epoch,split,loss\n10,.5,train,.9\n20,1,train,.6\n20,1,validation,.
 
 
 def card(kind="answers", rows=100, base=BASE, how="lora", settings=(), **more):
-    truth, drawn = store.load(AGE).fingerprint, {"train": rows, "validation": 10}
+    truth, drawn = store.load_truth(AGE).fingerprint, {"train": rows, "validation": 10}
     apart = {AGE: LEFT_OUT, HEROIN: [*range(11)]}
     data = DatasetCard(kind, "nsduh", "2022", truth, 1, drawn, [AGE, RACE], held_out=apart)
     done = {"epochs": 2, **dict(settings)}
@@ -92,19 +92,19 @@ def test_bases_of_tuned_models(runs, cards, pairs, said, tmp_path, monkeypatch):
     asked(tmp_path / "results", runs)
     for place, base in parsed(cards).items():
         put(tmp_path / place, card(base=base, how="lora" if "+" in runs else "full"))
-    made = read([tmp_path / "results"])
+    made = read_runs([tmp_path / "results"])
     assert {name.replace(" ", ""): base for name, base in paired(made).items()} == parsed(pairs)
     assert said in "\n".join(notes(made)) and bool(said) == bool(notes(made))
 
 
 def test_one_is_paired_by_hand_with_a_base_that_was_asked_alike(tmp_path):
     asked(tmp_path, "base=here/small one=moved/big+/gone/one two=moved/big+/gone/two")
-    made = read([tmp_path], pairs=["small=big +one", "small=big +two"])
+    made = read_runs([tmp_path], pairs=["small=big +one", "small=big +two"])
     assert paired(made) == {"big +one": "small", "big +two": "small"}
     with pytest.raises(EpidemiaError, match="does not name two of the models"):
         command("report", tmp_path, "--pair", "tiny=big +one")
     asked(tmp_path, "base=here/small", chat_template="{{messages}}")
-    made = read([tmp_path], pairs=["small=big +one"])
+    made = read_runs([tmp_path], pairs=["small=big +one"])
     assert not any(paired(made).values()) and find("tuning")(made).table.empty
     assert "was not asked in the same way (chat template" in notes(made)[0]
 
@@ -113,7 +113,7 @@ def test_one_is_paired_by_hand_with_a_base_that_was_asked_alike(tmp_path):
 def test_a_damaged_card_is_a_note(text, tmp_path):
     asked(tmp_path / "results", f"base={BASE} tuned={tmp_path / 'out'}")
     (put(tmp_path / "out", card(how="full")) / TUNED_CARD).write_text(text)
-    made = read([tmp_path / "results"])
+    made = read_runs([tmp_path / "results"])
     (note,) = notes(made)
     assert paired(made) == {} and "copy it again" in note
     assert ("is not JSON" if text.startswith("[") else "Expected `array`, got `int`") in note
@@ -158,8 +158,8 @@ def tuned(tmp_path_factory):
         path = renamed(answered[noise], folder / "results" / name, pretrained=BASE, peft=adapter)
         if name == "silent":
             path.write_text(path.read_text().replace('"said":', '"once said":'))
-    made = read([folder / "results"])
-    finding, (own, _) = find("tuning")(made), answers(made)
+    made = read_runs([folder / "results"])
+    finding, (own, _) = find("tuning")(made), collect_answers(made)
     runs = [scores(made, name)["run"].iloc[0] for name in ("small-1B", NAMES["more"])]
     # The answers of the base, and of the adapter that has seen more, by task.
     sides = {of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]}
@@ -185,7 +185,7 @@ def drawn(made, name, tasks):
 
 def moved(task, before, after, cells):
     """How much nearer the truth came at each replicate of the survey, in some cells."""
-    truth = store.load(task)
+    truth = store.load_truth(task)
     weights = truth.weights[cells] / truth.weights[cells].sum()
     nearer = np.abs(truth.replicates - after) - np.abs(truth.replicates - before)
     return nearer[:, cells].sum(axis=2) @ weights
@@ -207,7 +207,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(tuned):
     assert one.error == pytest.approx(draws.std(ddof=1))
     at = [moved(task, *tuned.sides[task], slice(None)) for task in SEEN]
     assert one.l1_error == pytest.approx(np.mean(at, axis=0).std(ddof=1), rel=1e-4)
-    averages = np.mean([Anchors.of(store.load(task)).mean for task in SEEN])
+    averages = np.mean([Anchors.of(store.load_truth(task)).mean for task in SEEN])
     assert one.averages_l1 == pytest.approx(averages)
     assert one.wins == 2 and one.verdict in ("better", "better here")
     # Without both answers there is no error of l1.
@@ -217,7 +217,7 @@ def test_parts_of_a_group_are_means_over_their_tasks(tuned):
 
 def test_held_out_cells_stand_apart_on_their_own_scale(tuned):
     """Everything worked out anew from the truth and from what was elicited."""
-    table, truth = tuned.table[tuned.table.model == NAMES["more"]], store.load(AGE)
+    table, truth = tuned.table[tuned.table.model == NAMES["more"]], store.load_truth(AGE)
     seen = [cell for cell in range(len(truth.weights)) if cell not in LEFT_OUT]
     for part, cells in (("cells trained on", seen), ("held-out cells", LEFT_OUT)):
         one = only(table, group=LOW, part=part, task="")

@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune import train
-from lm_eval_epidemia.finetune.train import Settings
+from lm_eval_epidemia.finetune.train import TrainSettings
 from lm_eval_epidemia.results import card
 
 torch = pytest.importorskip("torch")
@@ -28,7 +28,7 @@ TASK = "epidemia_low_nsduh_cocaine_ever_by_race"
 
 
 def rows_of(kind):
-    truth = store.load(TASK)
+    truth = store.load_truth(TASK)
     for row in split(TASK):
         p = [float(truth.p[row["cell"]][level]) for level in row["order"]]
         letters = [f" {letter}" for letter in row["choices"]]
@@ -43,7 +43,7 @@ def dataset(folder, kind="distributions", **changed):
     rows = datasets.Dataset.from_list(list(rows_of(kind)))
     datasets.DatasetDict(train=rows, validation=rows).save_to_disk(str(folder))
     sizes = dict.fromkeys(("train", "validation"), len(rows))
-    fingerprint = store.load(TASK).fingerprint
+    fingerprint = store.load_truth(TASK).fingerprint
     made = card.DatasetCard(kind, "nsduh", "2022", fingerprint, 0, sizes, [TASK])
     card.write_card(folder, dataclasses.replace(made, **changed))
     return folder
@@ -60,7 +60,7 @@ def scored(**arguments):
 
 
 #: Of the training that several tests look at.
-USUAL = Settings(epochs=12, lr=1e-3, r=4)
+USUAL = TrainSettings(epochs=12, lr=1e-3, r=4)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_a_model_learns_the_distribution_it_is_shown(tiny_llama, tmp_path, r):
     # All weights at 0.01 end between 75 and 88, as the processor rounds; at these rates seeds 1
     # to 3 end above 92.
     lr = 1e-2 if r else 3e-3
-    tuned = train.train(str(tiny_llama), data, out, Settings(epochs=60, lr=lr, r=r, seed=1))
+    tuned = train.train(str(tiny_llama), data, out, TrainSettings(epochs=60, lr=lr, r=r, seed=1))
     assert (tuned.how, tuned.steps) == ("lora" if r else "full", 60)
     before = scored(pretrained=str(tiny_llama))
     own = {"pretrained": str(tiny_llama), "peft": str(out)} if r else {"pretrained": str(out)}
@@ -134,7 +134,9 @@ def test_the_loss_is_the_divergence_from_the_truth(trained, tiny_llama, tmp_path
         out = tmp_path / "tuned"
         out.mkdir()
         (out / train.RUN).write_text("{}")
-        train.train(str(tiny_llama), dataset(tmp_path / "data", kind), out, Settings(epochs=1, r=2))
+        train.train(
+            str(tiny_llama), dataset(tmp_path / "data", kind), out, TrainSettings(epochs=1, r=2)
+        )
     first = losses_of(out)[0]
     assert (first["step"], first["split"]) == ("0", "validation")
     expected = loss_by_hand(tiny_llama, list(rows_of(kind)))
@@ -146,7 +148,7 @@ def test_half_precision_is_what_is_asked_for(trained, tiny_llama, tmp_path):
     """The loss before the first step differs from that of 32 bits by what eight bits leave."""
     losses = {"auto": [float(line["loss"]) for line in losses_of(trained[0])]}
     for dtype in ("float32", "bfloat16"):
-        out, settings = tmp_path / dtype, Settings(epochs=1, r=4, dtype=dtype)
+        out, settings = tmp_path / dtype, TrainSettings(epochs=1, r=4, dtype=dtype)
         tuned = train.train(str(tiny_llama), trained[0].parent / "data", out, settings)
         assert tuned.settings["dtype"] == dtype
         losses[dtype] = [float(line["loss"]) for line in losses_of(out)]
@@ -158,7 +160,7 @@ def test_half_precision_is_what_is_asked_for(trained, tiny_llama, tmp_path):
 
 def test_notes_are_learned_as_text(tiny_llama, tmp_path):
     out = tmp_path / "tuned"
-    settings = Settings(epochs=4, lr=1e-2, r=8)
+    settings = TrainSettings(epochs=4, lr=1e-2, r=8)
     tuned = train.train(str(tiny_llama), dataset(tmp_path / "data", "notes"), out, settings)
     first = next(float(x["loss"]) for x in losses_of(out) if x["split"] == "validation")
     assert tuned.best_loss < 0.8 * first
@@ -189,7 +191,7 @@ def test_an_interrupted_training_goes_on_and_comes_to_the_same(
     assert not (out / card.TUNED_CARD).exists() and list((out / train.CHECKPOINTS).iterdir())
     monkeypatch.setattr(train, "_trainer", honest)
     with pytest.raises(EpidemiaError, match=r"another training \(different settings\)"):
-        train.train(*given, Settings(epochs=12, lr=1e-3, r=8))
+        train.train(*given, TrainSettings(epochs=12, lr=1e-3, r=8))
     assert train.train(*given, USUAL).steps == 12
     parts, expected = losses_of(out), losses_of(whole)
     assert [row["step"] for row in parts] == [row["step"] for row in expected]
@@ -209,7 +211,7 @@ def test_a_training_that_cannot_be_written_says_how_it_goes_on(
     tiny_llama, tmp_path, monkeypatch, limit, r
 ):
     data, out = dataset(tmp_path / "data"), tmp_path / "out"
-    settings, honest = Settings(epochs=1, lr=1e-3, r=r), train._trainer
+    settings, honest = TrainSettings(epochs=1, lr=1e-3, r=r), train._trainer
     with ExitStack() as disk:
 
         def limited(*arguments):
@@ -252,7 +254,7 @@ def test_a_checkpoint_that_is_not_complete_is_passed_over(tmp_path):
 
 def refused(match, model, data, out, **settings):
     with pytest.raises(EpidemiaError, match=match):
-        train.train(str(model), data, out, Settings(**settings))
+        train.train(str(model), data, out, TrainSettings(**settings))
     assert not out.exists() or not any(out.iterdir())
 
 
@@ -301,9 +303,9 @@ def test_settings_and_folders_that_make_no_sense(tiny_llama, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("")
     with pytest.raises(EpidemiaError, match="is not empty"):
-        train.train(str(tiny_llama), data, tmp_path / "full", Settings())
+        train.train(str(tiny_llama), data, tmp_path / "full", TrainSettings())
     rows = list(rows_of("notes"))
     with pytest.raises(EpidemiaError, match="tokens, but the model takes 10"):
         from transformers import AutoTokenizer
 
-        train.encoded("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)
+        train.encode_rows("notes", rows, AutoTokenizer.from_pretrained(tiny_llama), 10)

@@ -12,7 +12,7 @@ from conftest import full_disk
 from recorded_runs import copied_run
 from report_parts import COCAINE, said
 
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import yamls
@@ -31,7 +31,7 @@ def fill(folder, files):
 
 
 def put(folder, files, marker="marker"):
-    with folders.rewritten(folder, marker) as new:
+    with folders.rewrite_folder(folder, marker) as new:
         fill(new, files)
 
 
@@ -145,7 +145,7 @@ def test_of_two_writers_of_a_folder_the_second_is_refused(tmp_path):
     """
     out = tmp_path / "out"
     for files in (OLD, NEW):
-        with folders.rewritten(out, "marker") as new:
+        with folders.rewrite_folder(out, "marker") as new:
             fill(new, files)
             for again, given in ((put, {}), (folders.check_rewritable, "marker")):
                 with pytest.raises(EpidemiaError, match="another command is writing"):
@@ -164,7 +164,7 @@ def test_a_site_and_task_files_beside_files_of_the_users(runs, tmp_path):
     for out, marker in ((site, MARKER), (tasks, yamls.MARKER)):
         put(out, {"data/earlier.js": "old", "index.html": "old"}, marker)
         fill(out, MINE)
-    build_site(read([runs]), site)
+    build_site(read_runs([runs]), site)
     said("tasks", "write", tasks)
     files = tree(site)
     for known in (files, tree(tasks)):

@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.api import questions, tasks
 from lm_eval_epidemia.ask.prompts import TaskQuestions
-from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks import find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.observation import fresh as making
 from lm_eval_epidemia.benchmarks.observation.fresh import (
     Draw,
     Space,
+    build_set,
+    cache_information,
     draws,
-    informed_by,
-    make,
     normalised_information,
-    plan,
+    plan_set,
 )
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
@@ -33,7 +33,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import boosted, estimators, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate.check import check_all
+from lm_eval_epidemia.estimate.check import find_all_faults
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys import catalogue, fresh
@@ -125,7 +125,7 @@ def first(raw, home, declare, sets):
 
 
 def read(raw):
-    return load_microdata(catalogue.record("toy"), [raw], every=True)
+    return load_microdata(catalogue.find_record("toy"), [raw], every=True)
 
 
 @pytest.fixture
@@ -135,11 +135,11 @@ def data(raw, declare):
 
 def planned(raw, **options):
     options = {"n": 8, "seed": 7, "replicates": 8, **options}
-    return plan("toy", [raw], progress=False, **options)
+    return plan_set("toy", [raw], progress=False, **options)
 
 
 def made(raw, jobs=1, replace=False, **options):
-    return make(planned(raw, **options), jobs=jobs, replace=replace, progress=False)
+    return build_set(planned(raw, **options), jobs=jobs, replace=replace, progress=False)
 
 
 # What is drawn.
@@ -180,9 +180,9 @@ def test_normalised_information_of_known_tables():
 
 def refused(data, outcome, *given, replicates=40):
     record = data.record
-    task = making._task(data, Draw(outcome, given), 7, 1)
+    task = making._make_task(data, Draw(outcome, given), 7, 1)
     assert record.survey == task.survey
-    return making.refusal(data, task, informed_by(data), replicates)
+    return making.refusal(data, task, cache_information(data), replicates)
 
 
 #: A draw that breaks one rule only, the rule, and a limit under which it would be kept.
@@ -250,7 +250,7 @@ def test_universe_and_subject_are_taken_over(raw, home, declare):
     toy_survey.declare(home, RECORD + SUBJECTS)
     found = made(raw, outcomes=["happy"], dimension=[2], n=1)
     task = found.plan.fresh_set.tasks[0]
-    truth = store.load(task.name)
+    truth = store.load_truth(task.name)
     assert task.universe[0].column == "AGE"
     assert "Consider an adult in 2020 who" in questions(task.name).prompt[0]
     frame = people()
@@ -312,24 +312,24 @@ def test_draws_that_are_given_up(raw, declare, monkeypatch):
 
 
 def test_truth_scores_100_and_uniform_0_in_every_way_of_asking(raw, first):
-    drawn, before = first.plan.fresh_set, set(leaves())
+    drawn, before = first.plan.fresh_set, set(list_leaves())
     names = [task.name for task in drawn.tasks]
     assert names[0] == "epidemia_fresh_toy_7_01" and before.issuperset(names)
     assert {len(task.given) for task in drawn.tasks} == {1, 2, 3}
     for kind, score in (("truth", 100), ("uniform", 0)):
         results = evaluate([drawn.group], model_args=f"kind={kind}")
         assert [results["results"][name]["score,none"] for name in names] == [score] * len(names)
-    assert not {name: wrong for name, wrong in check_all().items() if wrong and name in names}
+    assert not {name: wrong for name, wrong in find_all_faults().items() if wrong and name in names}
     # They say the seed and the record.
     said = results["configs"][names[0]]["metadata"]
     assert said["seed"] == "7" and said["record"] == drawn.record[:12]
-    assert said["truth"] == store.load(names[0]).fingerprint
+    assert said["truth"] == store.load_truth(names[0]).fingerprint
     registry = json.loads((first.folder / "registry.json").read_text())["truths"]["toy_2020"]
     assert registry["fresh"]["seed"] == 7 and registry["fresh"]["record"] == drawn.record
     for group in ("epidemia_fresh", drawn.group):
-        assert members(group)[0] == (names[0], "letters")
+        assert find_tasks(group)[0] == (names[0], "letters")
         for way in ("likelihood", "sampled"):
-            assert members(f"{group}_{way}")[0] == (names[0], way)
+            assert find_tasks(f"{group}_{way}")[0] == (names[0], way)
             assert (yamls.task_path() / way / f"epidemia_fresh_{way}.yaml").is_file()
     likelihood = [f"{name}_likelihood" for name in names]
     scores = evaluate(likelihood)["results"]
@@ -342,13 +342,13 @@ def test_truth_scores_100_and_uniform_0_in_every_way_of_asking(raw, first):
 def test_scales_are_as_the_rule_has_them(first):
     assert not first.short
     for task in first.plan.fresh_set.tasks:
-        anchors = Anchors.of(store.load(task.name))
+        anchors = Anchors.of(store.load_truth(task.name))
         assert anchors.zero - anchors.perfect > 0.5 * anchors.zero
 
 
 def test_many_answers_and_several_conditions_are_counted(raw, declare):
     found = made(raw, outcomes=["mood"], dimension=[2], n=1).plan.fresh_set.tasks[0]
-    truth = store.load(found.name)
+    truth = store.load_truth(found.name)
     frame = pd.DataFrame({name: labelled(name) for name in (*found.given, "mood")})
     cells = [frame[name] for name in found.given]
     counted = pd.crosstab(cells, frame.mood, people().W, aggfunc="sum", normalize="index")
@@ -358,7 +358,7 @@ def test_many_answers_and_several_conditions_are_counted(raw, declare):
 
 def labelled(name):
     """The label of everybody's level of a variable."""
-    way = catalogue.record("toy").variables[name][0]
+    way = catalogue.find_record("toy").variables[name][0]
     codes = {end: level.label for level in way.levels for ends in level.intervals for end in ends}
     return people()[way.column].map(codes)
 
@@ -397,21 +397,21 @@ def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, first, mo
     assert contents(first.folder) == before
     made(raw, n=2, replace=True)
     assert len(catalogue.fresh_sets()[first.folder].tasks) == 2
-    assert len(members("epidemia_fresh")) == 2
+    assert len(find_tasks("epidemia_fresh")) == 2
 
 
 # Whose replicates.
 
 
 def test_declared_and_fresh_tasks_of_one_file_share_their_replicates(raw, declare, tmp_path):
-    building.build("toy", raw, replicates=8, progress=False)
+    building.build_survey("toy", raw, replicates=8, progress=False)
     # The survey's name means what its record declares.
-    assert not any("fresh" in name for name, _ in members("toy"))
-    declared = store.load("epidemia_extra_toy_happy_by_sex").sample
+    assert not any("fresh" in name for name, _ in find_tasks("toy"))
+    declared = store.load_truth("epidemia_extra_toy_happy_by_sex").sample
 
     def sample(raw, seed, **options):
         found = made(raw, seed=seed, **FEW, **options)
-        return store.load(found.plan.fresh_set.tasks[0].name).sample, found.is_joint
+        return store.load_truth(found.plan.fresh_set.tasks[0].name).sample, found.is_joint
 
     assert sample(raw, 7) == (declared, True)
     # Of another number they are apart, and alike; of another file apart from these.
@@ -435,21 +435,21 @@ def test_a_set_whose_record_has_changed_is_left_out(raw, declare, first, caplog)
     said = "record of toy has changed since these tasks were drawn; draw them again: epidemia tasks"
     assert said in caplog.text
     assert "--n 8 --seed 7 --dimension 1,2,3 --replicates 8 --replace" in caplog.text
-    assert "epidemia_fresh_toy_7_01" not in leaves()
+    assert "epidemia_fresh_toy_7_01" not in list_leaves()
     with pytest.raises(EpidemiaError, match="--replace"):
         made(raw)
     before = found.plan.fresh_set.record
     again = made(raw, replace=True)
     assert catalogue.fresh_sets()[again.folder].record != before
-    assert store.available()["epidemia_fresh_toy_7_01"].folder == again.folder
+    assert store.list_available()["epidemia_fresh_toy_7_01"].folder == again.folder
 
 
 def test_other_words_of_the_same_numbers_are_another_truth(raw, declare):
     made(raw, **FEW)
-    before = store.load("epidemia_fresh_toy_7_01").fingerprint
+    before = store.load_truth("epidemia_fresh_toy_7_01").fingerprint
     declare("Is this person happy?", "Would they say that they are happy?")
     made(raw, **FEW, replace=True)
-    assert store.load("epidemia_fresh_toy_7_01").fingerprint != before
+    assert store.load_truth("epidemia_fresh_toy_7_01").fingerprint != before
 
 
 WRONG = {
@@ -484,7 +484,7 @@ def test_a_damaged_set_or_truth_is_left_out_alone(declare, home, sets, caplog):
         notices.forget()
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            here = {n.rpartition("_")[0] for n in store.available() if "_fresh_" in n}
+            here = {n.rpartition("_")[0] for n in store.list_available() if "_fresh_" in n}
         assert here == {"epidemia_fresh_toy_7", "epidemia_fresh_toy_12"}, (name, damaged)
         assert "left out" in caplog.text and said in caplog.text, (name, damaged)
         (folder / name).write_bytes(before)
@@ -507,12 +507,12 @@ def test_the_command_lists_builds_and_says_what_was_refused(raw, declare, home):
     assert done.exit_code == 0, done.output
     assert "5 tasks of toy 2020 are in" in done.output
     assert "take the two as independent" in done.output
-    assert len(members("epidemia_fresh_toy_7")) == 5
+    assert len(find_tasks("epidemia_fresh_toy_7")) == 5
 
 
 def test_a_record_with_another_word_before_conditions():
     """What a household owns is no clause of its reference person."""
-    record = catalogue.record("scf")
+    record = catalogue.find_record("scf")
     ways = {name: record.variables[name][0] for name in record.variables}
 
     def asked(*given):
@@ -527,7 +527,7 @@ def test_a_record_with_another_word_before_conditions():
 
 
 def test_a_set_is_hashed_by_what_it_depends_on(tmp_path, declare):
-    record = catalogue.record("toy")
+    record = catalogue.find_record("toy")
     before = fresh.hash_of(record, "2020")
     for old, new, same in (
         ("licence: none", "licence: some", True),
@@ -538,4 +538,4 @@ def test_a_set_is_hashed_by_what_it_depends_on(tmp_path, declare):
         ("column: TOWN", "column: AGE", False),
     ):
         declare(old, new)
-        assert (fresh.hash_of(catalogue.record("toy"), "2020") == before) == same, old
+        assert (fresh.hash_of(catalogue.find_record("toy"), "2020") == before) == same, old

@@ -11,14 +11,20 @@ from conftest import REPOSITORY, raw_file
 
 from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-from lm_eval_epidemia.benchmarks.intervention.names import HINGES, NODES, SAMPLES, named, pairs
+from lm_eval_epidemia.benchmarks.intervention.names import (
+    HINGES,
+    NODES,
+    SAMPLES,
+    load_pairs,
+    name_nodes,
+)
 
 SCRIPT = runpy.run_path(str(REPOSITORY / "benchmarks" / "tuebingen_pairs.py"))
 made_from = SCRIPT["made_from"]
 LEFT_OUT, SOURCES = SCRIPT["chosen"]()
 
-LISTED = {(pair.cause, pair.effect) for pair in pairs()}
-FIELDS = {name: pair.field for pair in pairs() for name in pair[:2]}
+LISTED = {(pair.cause, pair.effect) for pair in load_pairs()}
+FIELDS = {name: pair.field for pair in load_pairs() for name in pair[:2]}
 #: Edges of the published graphs, as numbers of nodes.
 EDGES = {
     name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
@@ -28,7 +34,7 @@ EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODE
 
 
 def drawn(benchmark, graph, **options):
-    return [named(benchmark, graph, NODES[graph], i, **options) for i in range(SAMPLES)]
+    return [name_nodes(benchmark, graph, NODES[graph], i, **options) for i in range(SAMPLES)]
 
 
 def coverage(graph):
@@ -65,7 +71,7 @@ def test_no_pair_contradicts_the_source(parquet):
     reversed_there = {
         (row.effect.lower(), row.cause.lower()) for row in short.itertuples() if row.cause
     }
-    used = [row for pair in pairs() for row in pair.rows]
+    used = [row for pair in load_pairs() for row in pair.rows]
     for row in used:
         cause, effect = complete.loc[row, ["cause", "effect"]]
         assert (cause.lower(), effect.lower()) not in reversed_there, row
@@ -75,11 +81,11 @@ def test_no_pair_contradicts_the_source(parquet):
 
 
 def test_every_official_pair_is_used_once_or_left_out_with_a_reason():
-    used = [row for pair in pairs() for row in pair.rows]
+    used = [row for pair in load_pairs() for row in pair.rows]
     assert sorted(used + [row for rows in LEFT_OUT.values() for row in rows]) == [*range(1, 109)]
     # 108 pairs less 6 + 2 + 9 + 8 left out; merged: indoor temperature 2 into 1, ozone 3, CO2
     # flux 3, life expectancy at a latitude 8, light and productivity 3: 1 + 2 + 2 + 7 + 2 fewer.
-    assert len(pairs()) == 108 - 25 - 14 == len(LISTED) == 69
+    assert len(load_pairs()) == 108 - 25 - 14 == len(LISTED) == 69
 
 
 def test_names_of_the_list():
@@ -93,7 +99,7 @@ def test_names_of_the_list():
         assert one.casefold() != other.casefold()
         assert one not in other and other not in one, (one, other)
     # A variable is of one field, so that those of another have no listed relation to it.
-    assert {(name, pair.field) for pair in pairs() for name in pair[:2]} == {*FIELDS.items()}
+    assert {(name, pair.field) for pair in load_pairs() for name in pair[:2]} == {*FIELDS.items()}
     # Nothing is its own cause, at any distance.
     reached = LISTED
     while further := {(a, c) for a, b in reached for d, c in LISTED if b == d} - reached:
@@ -112,7 +118,7 @@ def test_samples():
         assert len({frozenset(sample.names) for sample in samples}) == SAMPLES == 15
         assert len({sample.operation for sample in samples}) == SAMPLES
         for number, sample in enumerate(samples):
-            assert sample == named(benchmark, graph, nodes, number)
+            assert sample == name_nodes(benchmark, graph, nodes, number)
             assert len(sample.names) == len(sample.values) == len({*sample.names}) == nodes
             assert 3 <= len(sample.operation) <= 5
             assert sample.operation.isalpha() and sample.operation.islower()
@@ -203,7 +209,7 @@ do set sets value operation deletes incoming edges leaves rest apply an and if o
 
 def test_no_random_name_is_or_contains_a_word():
     names = [name for graph in NODES for one in drawn("random", graph) for name in one.names]
-    names += [name for i in range(40) for name in named("random", f"large/{i}", 12, 0).names]
+    names += [name for i in range(40) for name in name_nodes("random", f"large/{i}", 12, 0).names]
     operations = [one.operation for pair in EVERY for one in drawn(*pair)]
     assert len(names) > 500
     for name in (*names, *operations):
@@ -216,7 +222,7 @@ def test_no_random_name_is_or_contains_a_word():
 
 def test_no_random_name_is_part_of_another():
     for nodes, sample in product(range(2, 13), range(30)):
-        one = named("random", "any graph", nodes, sample)
+        one = name_nodes("random", "any graph", nodes, sample)
         assert one.values == tuple(name.lower() for name in one.names)
         assert all(name.isupper() for name in one.names)
         for a, b in permutations((*one.values, one.operation), 2):
@@ -225,7 +231,7 @@ def test_no_random_name_is_part_of_another():
 
 def test_random_names_do_not_come_back():
     """Another graph, size or sample: other names; the lengths are all used."""
-    seen = [named("random", f"dag/{i}", 4, j).names for i in range(20) for j in range(5)]
+    seen = [name_nodes("random", f"dag/{i}", 4, j).names for i in range(20) for j in range(5)]
     assert len({*seen}) == 100
     assert {len(name) for names in seen for name in names} == {3, 4, 5}
 
@@ -240,6 +246,6 @@ def test_single_letters():
             assert not {*sample.operation} & {*sample.values}
     assert {*naming.LETTERS}.isdisjoint("YNTFAI")
     # The same in every process; all other names are part of the prompts in prompt_hashes.json.
-    assert "".join(named("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
-    natural = named("tuebingen", "bivariate", 2, 0)
-    assert named("tuebingen", "bivariate", 2, 0, letters=True) == natural
+    assert "".join(name_nodes("random", "large", 12, 3, letters=True).names) == "SWJRVCQPKZBL"
+    natural = name_nodes("tuebingen", "bivariate", 2, 0)
+    assert name_nodes("tuebingen", "bivariate", 2, 0, letters=True) == natural

@@ -9,11 +9,17 @@ from random import Random
 import pytest
 
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
-from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects, shaped
+from lm_eval_epidemia.benchmarks.intervention.graph import (
+    GRAPHS,
+    QUERIES,
+    Effect,
+    draw_shape,
+    effects,
+)
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     TASKS,
     knowledge,
-    questions,
+    make_questions,
     retrieval,
 )
 
@@ -37,7 +43,7 @@ def test_the_published_effects(name):
 
 @pytest.mark.parametrize("nodes", causal.SIZES)
 def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
-    graphs = causal.drawn(nodes)
+    graphs = causal.draw_graphs(nodes)
     assert len(graphs) == causal.SAMPLES
     for drawn in graphs:
         assert len(drawn.graph.nodes) == nodes
@@ -54,10 +60,10 @@ def test_larger_graphs_are_asked_in_the_stated_proportions(nodes):
 
 
 def test_larger_graphs_have_every_shape_and_bypassed_mediators():
-    graphs = [drawn for nodes in causal.SIZES for drawn in causal.drawn(nodes)]
+    graphs = [drawn for nodes in causal.SIZES for drawn in causal.draw_graphs(nodes)]
     assert {drawn.shape for drawn in graphs} == set(causal.SHAPES)
     # Of three nodes only a chain has a node inside every path.
-    assert {drawn.shape for drawn in causal.drawn(3)} == {"chain"}
+    assert {drawn.shape for drawn in causal.draw_graphs(3)} == {"chain"}
     kinds = Counter(kind for drawn in graphs for kind in drawn.kinds)
     assert kinds[causal.BYPASSED] >= 50
     # Lengths are spread, as far as short paths are not all there are.
@@ -76,7 +82,7 @@ def test_shapes_begin_and_end_as_they_are_called():
     """In how many nodes without a cause, and without an effect; None is any number."""
     ends = {"chain": (1, 1), "fork": (1, None), "collider": (None, 1), "diamond": (1, 1)}
     for nodes, (shape, expected) in itertools.product(range(3, 12), ends.items()):
-        graph = causal.shaped(shape, nodes, Random(nodes))
+        graph = causal.draw_shape(shape, nodes, Random(nodes))
         causes, results = ({edge[side] for edge in graph.edges} for side in (0, 1))
         for side, number in zip((results, causes), expected, strict=True):
             assert number in (None, len({*graph.nodes} - side)), (shape, nodes)
@@ -86,7 +92,7 @@ def test_shapes_begin_and_end_as_they_are_called():
 def test_the_order_of_names_says_nothing(shape):
     """In half of the edges, give or take 5 standard deviations, the earlier letter is the cause."""
     rng = Random(1)
-    graphs = [causal.shaped(shape, 8, rng) for _ in range(200)]
+    graphs = [causal.draw_shape(shape, 8, rng) for _ in range(200)]
     edges = [edge for graph in graphs for edge in graph.edges]
     assert all(graph.nodes == tuple(string.ascii_uppercase[:8]) for graph in graphs)
     earlier = sum(cause < result for cause, result in edges)
@@ -96,7 +102,7 @@ def test_the_order_of_names_says_nothing(shape):
 
 
 def test_questions_of_the_published_graphs():
-    asked = questions("epidemia_intervention_random")
+    asked = make_questions("epidemia_intervention_random")
     # 15 samples of 22 effects, of which 7 change an answer; of 8 queries before any intervention.
     assert len(asked.pairs) == 15 * 22
     assert len(asked.prompts) == 15 * (22 + 8)
@@ -123,8 +129,8 @@ def test_questions_without_an_intervention():
 
 def test_all_ways_share_one_fingerprint():
     for task in TASKS:
-        assert questions(task).fingerprint == retrieval(task).fingerprint
-    assert len({questions(task).fingerprint for task in TASKS}) == len(TASKS)
+        assert make_questions(task).fingerprint == retrieval(task).fingerprint
+    assert len({make_questions(task).fingerprint for task in TASKS}) == len(TASKS)
 
 
 # Two other routes: d-connection by y0, and a walk of all paths. U causes V after do(X) if and only
@@ -132,7 +138,7 @@ def test_all_ways_share_one_fingerprint():
 # leaves it forwards, and a path without a collider stays so.
 
 #: Random graphs, twenty of each number of nodes.
-DAGS = [shaped("random", 3 + i % 10, Random(f"truth {i}")) for i in range(200)]
+DAGS = [draw_shape("random", 3 + i % 10, Random(f"truth {i}")) for i in range(200)]
 
 
 def walked(edges, cause):
@@ -165,7 +171,7 @@ def test_d_connection_agrees():
         return not are_d_separated(mixed, Variable(u), Variable(v)).separated
 
     # Small random graphs, the other shapes that are drawn, and the graphs of the paper.
-    shapes = [shaped(shape, 5, Random(shape)) for shape in causal.SHAPES if shape != "random"]
+    shapes = [draw_shape(shape, 5, Random(shape)) for shape in causal.SHAPES if shape != "random"]
     for graph in (*DAGS[:20:3], *shapes, *GRAPHS.values()):
         for u, v, x, *answers in effects(graph, permutations(graph.nodes, 2)):
             assert answers == [connected(graph, u, v, u), connected(graph, u, v, u, x)]

@@ -16,10 +16,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate.check import check, check_all
+from lm_eval_epidemia.estimate.check import find_all_faults, find_faults
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import rng_of
-from lm_eval_epidemia.surveys.catalogue import record, task
+from lm_eval_epidemia.surveys.catalogue import find_record, find_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 #: NSDUH 2022, ages 12+, lifetime use: share and design-based standard error, in per cent.
@@ -41,7 +41,7 @@ def test_shipped_truth_has_the_official_figures():
         kind = "low" if drug in {"marijuana", "cocaine", "heroin"} else "extra"
         for condition in ("age", "race"):
             name = f"epidemia_{kind}_nsduh_{drug}_ever_by_{condition}"
-            truth = store.load(name)
+            truth = store.load_truth(name)
             assert 100 * float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.05)
             assert 100 * shipped_tasks()[name]["marginal_se"][0] == pytest.approx(error, rel=0.15)
 
@@ -50,24 +50,24 @@ def test_every_high_truth_has_the_marginal_of_the_low_one():
     """Boosting is calibrated in the large: its weighted mean is the weighted share."""
     for name, entry in shipped_tasks().items():
         if entry["estimator"] == "lightgbm":
-            truth, share = store.load(name), entry["marginal"][0]
+            truth, share = store.load_truth(name), entry["marginal"][0]
             assert float(truth.weights @ truth.p[:, 0]) == pytest.approx(share, abs=0.003)
 
 
 def test_shipped_truth_is_whole():
-    places = store.available()
-    kinds = Counter(task(name).kind for name in places)
+    places = store.list_available()
+    kinds = Counter(find_task(name).kind for name in places)
     assert [
         kinds[kind] for kind in ("low", "high", "extra", "joint", "world", "years", "people")
     ] == [*(63, 44, 54, 16, 15, 11, 6)]
     # P(Y) of every outcome of these, where the source is no published table, and of one year.
     tables = {"bls", "brfss", "census2000", "factbook", "fbi", "ipeds"}
     tables |= {"blstrend", "brfsstrend", "gsstrend"}
-    asked = [task(name) for name in places if task(name).survey not in tables]
+    asked = [find_task(name) for name in places if find_task(name).survey not in tables]
     outcomes = {(t.survey, t.outcome) for t in asked}
     assert {(t.survey, t.outcome) for t in asked if t.kind == "marginal"} == outcomes
     assert kinds["marginal"] == len(outcomes)
-    assert check_all() == {name: [] for name in places}
+    assert find_all_faults() == {name: [] for name in places}
 
 
 def test_tasks_apart_have_the_replicates_of_the_others():
@@ -75,18 +75,18 @@ def test_tasks_apart_have_the_replicates_of_the_others():
     beside, apart = {}, []
     for name, places in store.all_places().items():
         for place in places:
-            truth = store.load(name, place.vintage)
-            if task(name).kind in store.APART:
+            truth = store.load_truth(name, place.vintage)
+            if find_task(name).kind in store.APART:
                 apart.append((place.key, truth))
-            elif task(name).kind in ("low", "extra"):
+            elif find_task(name).kind in ("low", "extra"):
                 beside.setdefault((truth.survey, truth.vintage), []).append(truth)
     compared = set()
     for key, truth in apart:
         others = beside[truth.survey, truth.vintage]
         assert {other.sample for other in others} == {truth.sample}, truth.task
-        outcome = task(truth.task).outcome
-        same = [t for t in others if task(t.task).outcome == outcome and len(t.given[0]) == 1]
-        if task(truth.task).kind == "marginal" and same:
+        outcome = find_task(truth.task).outcome
+        same = [t for t in others if find_task(t.task).outcome == outcome and len(t.given[0]) == 1]
+        if find_task(truth.task).kind == "marginal" and same:
             compared.add(key)
             drawn = [t.weights @ t.replicates[:, :, 0].T for t in (truth, *same)]
             best = max(np.corrcoef(drawn[0], other)[0, 1] for other in drawn[1:])
@@ -105,7 +105,7 @@ def test_nsduh_uses_every_record():
 
 
 def test_d_perfect_is_the_asked_quantile():
-    truth = store.load("epidemia_low_nsduh_heroin_ever_by_age")
+    truth = store.load_truth("epidemia_low_nsduh_heroin_ever_by_age")
     for scheme in ("iid", "design"):
         assert truth.d_perfect(0.975, scheme) > truth.d_perfect(scheme=scheme) > 0
         below = (truth.distances[scheme] <= truth.d_perfect(scheme=scheme)).mean()
@@ -117,7 +117,7 @@ def test_counts_agree_with_pandas_on_the_raw_file(raw_nsduh):
     frame["yes"] = frame["IRCOCAGE"] < 991
     grouped = frame.groupby("NEWRACE2_4grp")
     shares = grouped.apply(lambda g: np.average(g["yes"], weights=g["ANALWT2_C"]))
-    truth = store.load("epidemia_low_nsduh_cocaine_ever_by_race")
+    truth = store.load_truth("epidemia_low_nsduh_cocaine_ever_by_race")
     assert truth.p[:, 0] == pytest.approx(shares.to_numpy(), rel=1e-12)
     weights = grouped["ANALWT2_C"].sum() / frame["ANALWT2_C"].sum()
     assert truth.weights == pytest.approx(weights.to_numpy(), rel=1e-12)
@@ -135,7 +135,7 @@ def test_standard_errors_agree_with_samplics_on_the_raw_file(raw_nsduh):
         psu=(frame["VESTR_C"] * 10 + frame["VEREP"]).to_numpy(),
         domain=frame["AGE3"].to_numpy(),
     )
-    truth = store.load("epidemia_low_nsduh_marijuana_ever_by_age")
+    truth = store.load_truth("epidemia_low_nsduh_marijuana_ever_by_age")
     p = truth.p[:, 0]
     ours = np.sqrt(p * (1 - p) / truth.n_eff)
     theirs = np.array([estimator.stderror[age] for age in range(1, 12)])
@@ -149,8 +149,8 @@ def test_aggregated_fits_agree_with_fits_on_records(raw_nsduh, monkeypatch):
     monkeypatch.syspath_prepend(REPOSITORY / "benchmarks")
     from aggregation import fit_records
 
-    high = task("epidemia_high_nsduh_cocaine_ever_by_sex_race")
-    ready = prepare(load_microdata(record("nsduh"), raw_nsduh), high)
+    high = find_task("epidemia_high_nsduh_cocaine_ever_by_sex_race")
+    ready = prepare(load_microdata(find_record("nsduh"), raw_nsduh), high)
     records = ready.sample.weight, ready.cell, ready.outcome
     units, generators = ready.sample.units, map(np.random.default_rng, (0, 1))
     folds = [boosted.assign_folds(units, generator) for generator in generators]
@@ -204,7 +204,7 @@ def test_only_one_scheme_can_be_asked_for(home, toy, monkeypatch):
     monkeypatch.setattr(boosted, "ROUNDS", 4)
     declare(home, DESIGNED)
     build(toy, bootstrap=["design"])
-    truth = store.load("epidemia_extra_toy_happy_by_sex")
+    truth = store.load_truth("epidemia_extra_toy_happy_by_sex")
     assert set(truth.distances) == {"design"}
     assert truth.d_perfect() == truth.d_perfect(scheme="design") > 0
     # What was not estimated is absent: Kish's size is known for counts, not for boosted cells.
@@ -232,23 +232,25 @@ def test_damaged_ground_truth_is_named(home):
         content = path.read_bytes()
         damage(path, content)
         with pytest.raises(EpidemiaError, match=said):
-            store.load(HEROIN)
+            store.load_truth(HEROIN)
         path.write_bytes(content)
-    assert check(HEROIN) == []
+    assert find_faults(HEROIN) == []
     changed = json.loads(json.dumps(truth))
     changed["tasks"][HEROIN]["levels"] = ["Yes", "Nope"]
-    registry.write_registry(folder, {"nsduh_2022": registry.sealed(changed)})
-    assert check(HEROIN) == ["levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"]
+    registry.write_registry(folder, {"nsduh_2022": registry.add_seals(changed)})
+    assert find_faults(HEROIN) == [
+        "levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"
+    ]
     for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "schema 99")):
         (folder / "registry.json").write_text(text)
         look()
         with pytest.raises(EpidemiaError, match=said):
-            store.available()
+            store.list_available()
 
 
 def test_bootstrap_distances_are_those_of_the_truth(nsduh_parquet):
     """D(P, P^(b)) recomputed for one replicate from its seed."""
-    ready = prepare(load_microdata(record("nsduh"), nsduh_parquet), task(HEROIN))
+    ready = prepare(load_microdata(find_record("nsduh"), nsduh_parquet), find_task(HEROIN))
     made = building.estimate_task(ready, ("iid",), 5)
     rng = rng_of(HEROIN, 1, 3)
     drawn = rng.choice(len(ready.cell), len(ready.cell))

@@ -17,7 +17,7 @@ from lm_eval.tasks.manager import TaskManager
 
 import lm_eval_epidemia
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves
 from lm_eval_epidemia.core import extras
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import arguments, discovery, guard, yamls
@@ -43,11 +43,11 @@ def few_tasks(tmp_path_factory):
     def folder_of(variant):
         folder, files = tmp_path_factory.mktemp("task_yamls"), {}
         for name in (*ASKED.values(), "epidemia_prior_nhanes"):
-            leaf = leaves()[name]
+            leaf = list_leaves()[name]
             rendered = leaf.benchmark, leaf.entry, WAYS[leaf.way]
             base = leaf.benchmark.base + rendered[2].suffix
             files[base] = yamls._base(rendered[0], rendered[2], None, variant)
-            files[f"{name}.yaml"] = yamls._task(*rendered, base, None, variant)
+            files[f"{name}.yaml"] = yamls._format_task(*rendered, base, None, variant)
         for name, text in files.items():
             (folder / name).write_text(text)
         return folder
@@ -260,7 +260,7 @@ def test_a_run_without_our_tasks_goes_past_us():
             raise AssertionError(f"{name} was looked at")
 
     lm, tasks, options = Untouchable(), {"tasks": {"mine": object()}}, {"limit": None, "new": 1}
-    seen = guard.guarded(lambda *args, **kwargs: (args, kwargs))
+    seen = guard.wrap_evaluate(lambda *args, **kwargs: (args, kwargs))
     args, kwargs = seen(lm, tasks, **options)
     assert args[0] is lm and args[1] is tasks and kwargs == options
     args, kwargs = seen(lm=lm, task_dict=tasks)
@@ -269,7 +269,7 @@ def test_a_run_without_our_tasks_goes_past_us():
         assert seen(lm, odd) == ((lm, odd), {})
     args, kwargs = seen(lm, {"tasks": {"mine": lm}})
     assert args[0] is lm and not kwargs
-    checked = arguments.checked(lambda tasks, **more: tasks)
+    checked = arguments.wrap_simple_evaluate(lambda tasks, **more: tasks)
     assert checked([lm], metadata={"ordering": 1})[0] is lm
     assert checked("mine", num_fewshot=2) == "mine" and checked(None) is None
 
@@ -396,7 +396,7 @@ def test_a_model_whose_library_is_missing_names_the_extra():
 
 
 def test_a_run_says_once_how_many_of_the_declared_tasks_ship(caplog):
-    check = arguments.checked(lambda tasks: tasks)
+    check = arguments.wrap_simple_evaluate(lambda tasks: tasks)
     logger = logging.getLogger("lm_eval.epidemia")
     logger.addHandler(caplog.handler)
     try:

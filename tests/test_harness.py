@@ -15,9 +15,9 @@ from lm_eval_epidemia.benchmarks.observation import TASK_VERSION
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
-from lm_eval_epidemia.estimate.build import build
-from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.findings.mean import mean
+from lm_eval_epidemia.estimate.build import build_survey
+from lm_eval_epidemia.estimate.check import find_faults
+from lm_eval_epidemia.findings.mean import average
 from lm_eval_epidemia.harness import hooks
 from lm_eval_epidemia.harness.discovery import forget_cached_requests
 from lm_eval_epidemia.harness.yamls import task_path
@@ -25,7 +25,7 @@ from lm_eval_epidemia.models.baseline import Baseline
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 GROUPS = ["epidemia_low", "epidemia_high"]
 #: One survey's part of them, for what does not need all 107 tasks.
@@ -51,7 +51,7 @@ def test_known_respondents_get_the_scores_the_anchors_predict(kind, groups, task
     rows = tasks_of(results)
     assert len(rows) == tasks
     for name, row in rows.items():
-        truth = store.load(name)
+        truth = store.load_truth(name)
         anchors = scoring.Anchors.of(truth)
         assert row["seen,none"] == 1
         assert row["choice_mass,none"] == pytest.approx(1)
@@ -87,7 +87,7 @@ def test_a_noisy_reader_with_a_favourite_letter(replicated):
     # Averaging over both orders takes most of a favourite letter's effect out, not all.
     assert biased["results"][TASK]["score,none"] < 100
     # What was logged is enough to score it anew.
-    recomputed = recompute(fair["samples"][TASK], store.load(TASK))
+    recomputed = recompute(fair["samples"][TASK], store.load_truth(TASK))
     assert row["score,none"] == pytest.approx(recomputed, abs=1e-9)
     # A chat template changes nothing for it.
     chat = "kind=noisy,noise=0.5,seed=3"
@@ -95,7 +95,7 @@ def test_a_noisy_reader_with_a_favourite_letter(replicated):
     assert row == chat["results"][TASK]
     metadata = fair["configs"][TASK]["metadata"]
     assert metadata["vintage"] == "2022"
-    assert metadata["truth"] == store.load(TASK).fingerprint
+    assert metadata["truth"] == store.load_truth(TASK).fingerprint
     assert fair["versions"][TASK] == TASK_VERSION
     assert fair["higher_is_better"][TASK]["score"] is True
 
@@ -122,7 +122,7 @@ def test_a_limit_scores_complete_cells_and_says_so(caplog):
         evaluate([TASK], model_args=f"kind={kind}", limit=limit)["results"][TASK]
         for kind, limit in (("mean", 3), ("truth", 0.2))
     )
-    truth = store.load(TASK)
+    truth = store.load_truth(TASK)
     weights, p = truth.weights[:3] / truth.weights[:3].sum(), truth.p[:3]
     d = (weights[:, None] * abs(p - truth.weights @ truth.p)).sum()
     assert mean["seen,none"] == pytest.approx(truth.weights[:3].sum())
@@ -140,7 +140,7 @@ def test_a_group_is_the_mean_of_the_tasks_that_have_a_score(caplog, tmp_path):
         run = evaluate(NSDUH, samples={TASK: [0], OTHER: [3, 4, 5]})
         results = run["results"]
         assert math.isnan(results[TASK]["score,none"]) and results[TASK]["seen,none"] == 0
-        assert results[OTHER]["seen,none"] == pytest.approx(store.load(OTHER).weights[2])
+        assert results[OTHER]["seen,none"] == pytest.approx(store.load_truth(OTHER).weights[2])
         ours = [r for r in caplog.records if "epidemia" in r.getMessage()]
         assert 1 <= len(ours) <= 5, [r.getMessage() for r in ours]
     for group in NSDUH:
@@ -152,7 +152,7 @@ def test_a_group_is_the_mean_of_the_tasks_that_have_a_score(caplog, tmp_path):
     assert "epidemia_low_nsduh: 5 of 6 tasks could be scored" in caplog.text
     path = tmp_path / "results_1.json"
     path.write_text(json.dumps(run, default=str))
-    low = mean(read_results([path]).scores, ["group"]).set_index("group").loc["epidemia_low"]
+    low = average(read_results([path]).scores, ["group"]).set_index("group").loc["epidemia_low"]
     assert low["tasks"] == 5
     assert low["value"] == pytest.approx(results["epidemia_low_nsduh"]["score,none"])
 
@@ -175,7 +175,7 @@ def test_log_probabilities_that_are_not_finite_give_no_number(monkeypatch, caplo
 def test_orderings_are_chosen_by_metadata(replicated):
     """One task with four answers: the design decides the prompts, and the metrics know it."""
     name = "epidemia_low_acs_employer_by_race"
-    truth, fair = store.load(name), "kind=noisy,noise=0.3"
+    truth, fair = store.load_truth(name), "kind=noisy,noise=0.3"
     plain = evaluate([name], model_args=fair)["results"][name]
     for asked, prompts in (("all", 24), ("random:10", 10), ("balanced", 4), (1, 1)):
         metadata = {"orderings": asked}
@@ -233,13 +233,13 @@ def test_task_files_of_the_first_version_are_told_from_new_ones():
 
 def test_the_answers_of_a_task_are_put_together_once(monkeypatch):
     """Not once for each of its metrics; and anew for other answers, also to the same prompts."""
-    collected, put_together = collect.collected, []
+    collected, put_together = collect.collect_answers, []
 
     def counted(ways, answers):
         put_together.append(answers[0].task)
         return collected(ways, answers)
 
-    monkeypatch.setattr(collect, "collected", counted)
+    monkeypatch.setattr(collect, "collect_answers", counted)
     other = "epidemia_low_nsduh_heroin_ever_by_age"
     first = evaluate([TASK, other, f"{TASK}_likelihood"])["results"]
     assert sorted(put_together) == sorted([TASK, other, TASK])
@@ -253,13 +253,16 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(tmp_path, monkeypatch)
     assert task_path() == paths.shipped_task_yamls()
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(600).to_parquet(path)
-    made = build("nsduh", path, vintage="2023", replicates=4, progress=False)
+    made = build_survey("nsduh", path, vintage="2023", replicates=4, progress=False)
     assert made.left_out == []
-    assert set(made.tasks) == {task.name for task in record("nsduh").all_tasks}
-    assert {store.available()[name].state for name in made.tasks} == {"built here"}
-    assert all(check(name) == [] for name in made.tasks)
+    assert set(made.tasks) == {task.name for task in find_record("nsduh").all_tasks}
+    assert {store.list_available()[name].state for name in made.tasks} == {"built here"}
+    assert all(find_faults(name) == [] for name in made.tasks)
     # One of them by hand.
-    truth, frame = store.load("epidemia_low_nsduh_alcohol_past_month_by_race"), nsduh_2023(600)
+    truth, frame = (
+        store.load_truth("epidemia_low_nsduh_alcohol_past_month_by_race"),
+        nsduh_2023(600),
+    )
     assert truth.vintage == "2023" and len(truth.given) == 7
     asked = frame[~frame["alcrec"].isin([85, 94, 97, 98])]
     white = asked[asked["NEWRACE2"] == 1]
@@ -273,7 +276,7 @@ def test_built_ground_truth_wins_and_makes_tasks_runnable(tmp_path, monkeypatch)
     assert len(rows) == 10 + 33
     assert truth.task in rows
     for name, row in rows.items():
-        informative = scoring.Anchors.of(store.load(name)).informative
+        informative = scoring.Anchors.of(store.load_truth(name)).informative
         assert row["score,none"] == 100 or not informative
     config = results["configs"]["epidemia_low_nsduh_heroin_ever_by_age"]
     assert config["metadata"]["vintage"] == "2023"

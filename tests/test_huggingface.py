@@ -54,7 +54,7 @@ def test_a_transformer_is_scored_and_its_scores_can_be_recomputed(tiny_llama, tm
         assert 0 <= row["score,none"] <= 100
         assert 0 < row["choice_mass,none"] <= 1
         assert row["seen,none"] == 1
-        expected = recompute(samples, store.load(name))
+        expected = recompute(samples, store.load_truth(name))
         assert row["score,none"] == pytest.approx(expected, abs=1e-6)
         for sample in samples[:8]:
             prompt, arguments = sample["doc"]["prompt"], sample["arguments"]["gen_args_0"]

@@ -22,14 +22,14 @@ from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogp
 from jsonschema import Draft202012Validator
 
 from lm_eval_epidemia.inspect_ai import register
-from lm_eval_epidemia.inspect_ai.tasks import epidemia_low, questions
+from lm_eval_epidemia.inspect_ai.tasks import epidemia_low, iterate_questions
 
 #: Of few tasks and cells, one of them with more than two answers.
 SURVEY = "nhanes"
 
 
 def asked(way="letters", survey=SURVEY, group="epidemia_low"):
-    return list(questions(group, way, [survey], "balanced"))
+    return list(iterate_questions(group, way, [survey], "balanced"))
 
 
 def believed(row):
@@ -222,7 +222,7 @@ def test_the_python_of_the_page_runs(tmp_path, monkeypatch, capsys):
 def test_the_page_says_how_many_samples_other_orderings_have():
     page = (REPOSITORY / "docs" / "guides" / "inspect.md").read_text()
     for surveys, orderings in (([], "random:120"), (["gss"], "all"), (["gss"], "balanced")):
-        samples = questions("epidemia_low", "letters", surveys, orderings)
+        samples = iterate_questions("epidemia_low", "letters", surveys, orderings)
         assert f" {sum(1 for _ in samples):,}" in page
 
 
@@ -330,13 +330,13 @@ def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
 def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):
     address = "https://github.com/someone/lm-eval-epidemia.git"
     monkeypatch.setattr(register, "_git", lambda *words: address if "origin" in words else "b" * 40)
-    assert "OWNER" not in register.write(tmp_path)
+    assert "OWNER" not in register.write_register(tmp_path)
     entry = yaml.safe_load((tmp_path / "epidemia_low" / "eval.yaml").read_text())
     assert entry["source"]["repository_url"] == address.removesuffix(".git")
     assert entry["contributors"] == entry["source"]["maintainers"] == ["someone"]
     monkeypatch.undo()
     monkeypatch.setattr(register, "CHECKOUT", tmp_path)
-    assert "replace COMMIT" in register.write(tmp_path / "other")
+    assert "replace COMMIT" in register.write_register(tmp_path / "other")
 
 
 def test_sizes_are_those_of_the_dataset(monkeypatch):

@@ -13,10 +13,10 @@ from conftest import REPOSITORY, evaluate, recorded
 from test_replies import in_turn
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import WAYS, in_way, members
+from lm_eval_epidemia.benchmarks import WAYS, find_tasks, in_way
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.intervention.metrics import clustered, graded
-from lm_eval_epidemia.benchmarks.intervention.questions import questions
+from lm_eval_epidemia.benchmarks.intervention.metrics import draw_mean, grade_effects
+from lm_eval_epidemia.benchmarks.intervention.questions import make_questions
 from lm_eval_epidemia.benchmarks.intervention.ways import yes_or_no
 from lm_eval_epidemia.benchmarks.splits import split
 
@@ -48,7 +48,7 @@ def signs_of(truth):
 
 def graded_by(truth, odds):
     """The grades of a respondent that was asked everything."""
-    return graded(truth, odds, np.ones(len(odds), dtype=bool))
+    return grade_effects(truth, odds, np.ones(len(odds), dtype=bool))
 
 
 def ran(kind, *tasks):
@@ -88,7 +88,7 @@ def test_known_respondents_to_the_digit(kind, edges):
     retrieval = results[f"{RANDOM}_retrieval"]
     assert retrieval["accuracy,none"] == pytest.approx(retrieved / 14, abs=1e-12)
     # Shares of yes: always-yes says 1 where the truth says 14 of 30 prompts are yes.
-    right = np.mean([prompt.right for prompt in questions(RANDOM).prompts])
+    right = np.mean([prompt.right for prompt in make_questions(RANDOM).prompts])
     if kind in ("yes", "no"):
         assert results[asked[0]]["yes_bias,none"] == pytest.approx((kind == "yes") - right)
 
@@ -110,7 +110,7 @@ def test_groups_have_as_many_prompts_as_the_page_says():
     said = dict(re.findall(r"^\| `(epidemia_intervention\w*)` \| ([\d,]+) \|", page, re.MULTILINE))
     assert len(said) == 5
     for group, prompts in said.items():
-        asked = sum(len(WAYS[way].load(task).given) for task, way in members(group))
+        asked = sum(len(WAYS[way].load(task).given) for task, way in find_tasks(group))
         assert f"{asked:,}" == prompts, group
 
 
@@ -119,7 +119,7 @@ def test_edges_alone_fail_on_larger_graphs(edges):
     shares = [edges[f"epidemia_intervention_large_{n:02}"]["accuracy,none"] for n in (3, 12)]
     assert shares[1] < shares[0] < 0.7
     for nodes, share in zip((3, 12), shares, strict=True):
-        asked = questions(f"epidemia_intervention_large_{nodes:02}")
+        asked = make_questions(f"epidemia_intervention_large_{nodes:02}")
         by_hand = [
             (query in pair.scene.graph.edges) == pair.effect.before
             and (query in pair.scene.graph.edges and pair.effect.intervened != query[1])
@@ -160,7 +160,7 @@ def test_errors_of_knowledge_are_over_pairs():
         draws = []
         for truth, pairs in zip(truths, asked, strict=True):
             right = graded_by(truth, np.where(known[pairs], 1, -1) * signs_of(truth))
-            draws.append(Draws("pairs", clustered(truth, right, right.right.astype(float))))
+            draws.append(Draws("pairs", draw_mean(truth, right, right.right.astype(float))))
         means.append(np.mean([one.at.mean() for one in draws]))
         errors.append(joint_error(draws))
     # The spread of 400 means is known to 1 / sqrt(800) = 3.5 %, and linearising costs a little.
@@ -182,7 +182,7 @@ def test_noise_makes_some_answers_wrong_and_the_error_is_that_of_the_samples(noi
     # a query share its base answer, so that a sample's mean varies more than 22 single ones would.
     assert row["accuracy,none"] == pytest.approx(0.708, abs=5 * 0.03)
     said = noisy["epidemia"]["said"][RANDOM].split()
-    truth = questions(RANDOM)
+    truth = make_questions(RANDOM)
     assert len(said) == len(truth.prompts) == 450
     right = np.array(
         [(float(x) > 0) == one.right for x, one in zip(said, truth.prompts, strict=True)]
@@ -208,23 +208,23 @@ def test_a_group_adds_the_errors_of_its_tasks_in_quadrature(noisy):
     group = noisy["groups"]["epidemia_intervention"]["accuracy_stderr,none"]
     assert group == pytest.approx(math.sqrt(sum(error**2 for error in errors)) / 3, rel=1e-6)
     draws = noisy["epidemia"]["replicates"][RANDOM]
-    assert draws["sample"] == f"{RANDOM} {questions(RANDOM).fingerprint}"
+    assert draws["sample"] == f"{RANDOM} {make_questions(RANDOM).fingerprint}"
     assert len(draws["accuracy"].split()) == 45
 
 
 def test_draws_are_of_samples_whatever_was_asked():
     """Two respondents, and both ways, have joint draws: a difference of equals has no error."""
-    truth = questions(RANDOM)
+    truth = make_questions(RANDOM)
     rng = np.random.default_rng(3)
     odds = rng.standard_normal(len(truth.prompts))
     asked = np.ones(len(odds), dtype=bool)
-    grades = graded(truth, odds, asked)
-    at = clustered(truth, grades, grades.right.astype(float))
+    grades = grade_effects(truth, odds, asked)
+    at = draw_mean(truth, grades, grades.right.astype(float))
     assert at.mean() == pytest.approx(grades.right.mean())
     # Half of the samples cut off: the others keep their places, these say nothing.
     asked[len(asked) // 2 :] = False
-    part = graded(truth, odds, asked)
-    assert len(clustered(truth, part, part.right.astype(float))) == len(at)
+    part = grade_effects(truth, odds, asked)
+    assert len(draw_mean(truth, part, part.right.astype(float))) == len(at)
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_errors_follow_from_what_is_exported_as_the_page_says(task, clusters, wi
     n = sums.groupby(within).count()
     variance = ((sums**2).groupby(within).sum() * n / (n - 1)).sum()
     grades = graded_by(truth, odds)
-    error = clustered(truth, grades, grades.right.astype(float)).std(ddof=1)
+    error = draw_mean(truth, grades, grades.right.astype(float)).std(ddof=1)
     assert error == pytest.approx(math.sqrt(variance) / len(frame))
 
 
@@ -295,7 +295,7 @@ def test_parse_failures_are_wrong_and_counted(caplog):
     results = evaluate([task], model=model, model_args=None)
     row = results["results"][task]
     assert row["answered,none"] == 0.5
-    truth = questions(RANDOM)
+    truth = make_questions(RANDOM)
     yes = np.arange(len(truth.prompts)) % 2 == 1
     right = [
         yes[pair.base] and yes[pair.post] and pair.effect.before and pair.effect.after
@@ -318,12 +318,12 @@ def test_prompts_are_clean(way):
             if way.startswith("substitution"):
                 assert "interven" not in prompt.lower()
                 assert "do(" not in prompt
-        assert set(rows["truth"]) == {questions(entry.name).fingerprint}
+        assert set(rows["truth"]) == {make_questions(entry.name).fingerprint}
 
 
 def test_names_are_the_same_in_all_variants():
     plain, made_up = (split(RANDOM, way) for way in ("intervention", "substitution"))
-    truth = questions(RANDOM)
+    truth = make_questions(RANDOM)
     for one, other, asked in zip(plain["prompt"], made_up["prompt"], truth.prompts, strict=True):
         # The description of the graph is the same; where nothing is done, the prompt is.
         assert one.split("\n")[0] == other.split("\n")[0]
@@ -340,7 +340,7 @@ def test_single_letters_as_in_the_paper():
     assert found["results"][RANDOM]["accuracy,none"] == 1
     # No two samples of a graph have the same letters.
     described = [text.split("\n")[0] for text in rows["prompt"]]
-    scenes = [one.scene.shape + str(one.scene.sample) for one in questions(RANDOM).prompts]
+    scenes = [one.scene.shape + str(one.scene.sample) for one in make_questions(RANDOM).prompts]
     assert len(set(described)) == len(set(scenes)) == 45
     # Names of the world stay.
     task = "epidemia_intervention_tuebingen"

@@ -15,9 +15,9 @@ from replicates import NUMBER
 
 import lm_eval_epidemia
 from lm_eval_epidemia import api
-from lm_eval_epidemia.benchmarks import in_way, members
+from lm_eval_epidemia.benchmarks import find_tasks, in_way
 from lm_eval_epidemia.benchmarks.observation import metrics
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
@@ -34,7 +34,7 @@ NOISY = "kind=noisy,noise=0.5,seed=3"
 
 def by_hand(name, q, cells=slice(None), perfect=None):
     """Scores of a binary task at its replicates, in plain loops: the score's, the population's."""
-    truth = store.load(name)
+    truth = store.load_truth(name)
     w, p = truth.weights[cells] / truth.weights[cells].sum(), truth.p[cells]
     perfect = truth.d_perfect() if perfect is None else perfect
 
@@ -84,7 +84,7 @@ def test_tasks_and_groups_have_the_spread_of_their_mean_over_the_replicates(repl
     assert len(names) == 6
     drawn = []
     for name in names:
-        q = answers(store.load(name), "noisy", noise=0.5, seed=3)
+        q = simulate_answers(store.load_truth(name), "noisy", noise=0.5, seed=3)
         scores, unclipped, l1, uncut = by_hand(name, q)
         drawn.append((scores, unclipped))
         row = results["results"][name]
@@ -266,8 +266,8 @@ def test_truth_without_replicates_scores_as_before_and_says_how_to_mend(replicat
 
 def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
     results = evaluate([BY_AGE], model_args=NOISY, limit=8)["results"][BY_AGE]
-    truth = store.load(BY_AGE)
-    q = answers(truth, "noisy", noise=0.5, seed=3)[:8]
+    truth = store.load_truth(BY_AGE)
+    q = simulate_answers(truth, "noisy", noise=0.5, seed=3)[:8]
     # What scores 100 of a part is drawn; the score says where it is: S = 100 (z - d) / (z - perf).
     w, p = truth.weights[:8] / truth.weights[:8].sum(), truth.p[:8]
     zero = min((w[:, None] * abs(p - other)).sum() for other in ([0.5, 0.5], [0, 1]))
@@ -282,7 +282,7 @@ def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
 
 
 def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated):
-    truth, rng = store.load(BY_AGE), np.random.default_rng(4)
+    truth, rng = store.load_truth(BY_AGE), np.random.default_rng(4)
     said = rng.random(len(truth.given))
     replies = [
         hooks.process_sampled(
@@ -290,7 +290,7 @@ def test_answers_that_were_drawn_lose_their_excess_at_every_replicate(replicated
         )["score"]
         for doc in split(BY_AGE, "sampled")
     ]
-    found = metrics.against_truth(replies)
+    found = metrics.compare_task(replies)
     shares = found.elicited.counts[:, :2] / found.elicited.counts.sum(axis=1, keepdims=True)
     plain = (truth.weights[:, None] * abs(shares - truth.p)).sum()
     numbers = metrics.measure(replies).numbers
@@ -329,7 +329,9 @@ def test_orderings_that_were_sampled_add_their_error(replicated):
 def test_python_has_the_numbers_of_lm_eval(replicated):
     ran = evaluate([BY_AGE, GSS, EXACT], model_args=NOISY, log_samples=False)
     for name in (BY_AGE, GSS, EXACT):
-        found = api.score(name, answers(store.load(name), "noisy", noise=0.5, seed=3))
+        found = api.score(
+            name, simulate_answers(store.load_truth(name), "noisy", noise=0.5, seed=3)
+        )
         row = ran["results"][name]
         asking = ran["epidemia"]["replicates"][name]["asking"]["score"]
         assert math.hypot(found.error, asking) == pytest.approx(row["score_stderr,none"])
@@ -368,11 +370,13 @@ def test_what_goes_wrong_with_our_errors_leaves_the_results(replicated, caplog, 
 
 
 def test_processes_without_results_and_runs_without_scores_are_left_alone(replicated):
-    nothing = evaluate([GROUP], samples={in_way(*m): [0] for m in members(GROUP)})  # no whole cell
+    nothing = evaluate(
+        [GROUP], samples={in_way(*m): [0] for m in find_tasks(GROUP)}
+    )  # no whole cell
     assert nothing["epidemia"]["replicates"] == {}
     assert nothing["results"][GROUP]["score_stderr,none"] == "N/A"
     noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})
-    group_errors.write(None, noted, {})
+    group_errors.write_errors(None, noted, {})
     found = evaluate([BY_AGE], predict_only=True)
     assert "epidemia" not in found and "samples" in found
     assert math.isnan(joint_error([]))

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from lm_eval_epidemia.ask import fewshot
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import fresh
-from lm_eval_epidemia.benchmarks.observation.fresh import plan
+from lm_eval_epidemia.benchmarks.observation.fresh import plan_set
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -19,9 +19,9 @@ from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust
-from lm_eval_epidemia.estimate.check import check_all
+from lm_eval_epidemia.estimate.check import find_all_faults
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.fresh import FreshTask
@@ -63,7 +63,7 @@ def raw(tmp_path):
 def data(home, raw):
     """The survey is declared, and its file read."""
     write(home / "surveys")
-    return load_microdata(catalogue.record("duo"), raw, every=True)
+    return load_microdata(catalogue.find_record("duo"), raw, every=True)
 
 
 def test_levels_are_the_products_in_their_order(tmp_path):
@@ -126,9 +126,9 @@ def counted(frame, by):
 
 
 def test_truth_is_what_pandas_counts(data, raw):
-    built = building.build("duo", raw, replicates=20, progress=False)
+    built = building.build_survey("duo", raw, replicates=20, progress=False)
     assert built.tasks == [TASK, PLAIN, EVERYONE, "epidemia_marginal_duo_happy"]
-    frame, truth = people(), store.load(TASK)
+    frame, truth = people(), store.load_truth(TASK)
     known, table = counted(frame, lambda rows: rows["REGION"])
     assert list(truth.levels) == LABELS and truth.columns["both_well"] == "HAPPY & Q & A"
     assert np.abs(truth.p - table).max() < 1e-12
@@ -139,9 +139,9 @@ def test_truth_is_what_pandas_counts(data, raw):
         shares = known.assign(yes=known["W"] * (known[column].astype(str) == str(yes)))
         alone = shares.groupby("REGION")["yes"].sum().to_numpy() / weight
         assert truth.p[:, first].sum(axis=1) == pytest.approx(alone, abs=1e-12)
-    everyone = store.load(EVERYONE)
+    everyone = store.load_truth(EVERYONE)
     assert np.abs(everyone.p - counted(frame, lambda rows: np.ones(len(rows)))[1]).max() < 1e-12
-    checked = check_all()
+    checked = find_all_faults()
     assert TASK in checked and EVERYONE in checked and not any(checked.values())
 
 
@@ -151,7 +151,7 @@ def test_who_lacks_one_answer_is_dropped(data, raw):
     assert ((data.levels["both_well"] == MISSING) == missing.to_numpy()).all()
     either = (frame["HAPPY"] == 9).sum(), (frame["Q & A"] == "refused").sum()
     assert missing.sum() > max(either) > 0
-    dropped = prepare(data, catalogue.task(TASK)).dropped
+    dropped = prepare(data, catalogue.find_task(TASK)).dropped
     assert dropped == {"both_well missing": int(missing.sum())}
     checked = {seen.variable: seen for seen in check_files(data.record, [raw]).variables}
     seen = checked["both_well"]
@@ -183,17 +183,19 @@ def test_the_kind_has_a_folder_of_its_own(home, raw):
     write(home / "surveys", REPLACING, "gss.yaml")
     kinds = ("joint_gss_both_well_by_region", "low_gss_happy_by_region", "marginal_gss_both_well")
     names = [f"epidemia_{kind}" for kind in kinds]
-    building.build("gss", raw, replicates=8, progress=False)
-    folders = [store.load(name).place.folder.relative_to(home / "groundtruth") for name in names]
+    building.build_survey("gss", raw, replicates=8, progress=False)
+    folders = [
+        store.load_truth(name).place.folder.relative_to(home / "groundtruth") for name in names
+    ]
     assert list(map(str, folders)) == ["joint", ".", "marginal"]
-    before = [store.load(name).fingerprint for name in names]
+    before = [store.load_truth(name).fingerprint for name in names]
     # Where they are found by default; said so, task files are not rendered in between.
     command = ["groundtruth", "build", "gss", "--raw", str(raw), "--replicates", "8"]
     command += ["--out", str(store.built_groundtruth())]
     people(1200).to_csv(raw, index=False)
     done = CliRunner().invoke(app, [*command, "--joint"])
     assert done.exit_code == 0 and "1 task of gss_2020" in done.output
-    after = [store.load(name).fingerprint for name in names]
+    after = [store.load_truth(name).fingerprint for name in names]
     assert [one != other for one, other in zip(before, after, strict=True)] == [True, False, False]
     done = CliRunner().invoke(app, [*command, "--joint", "--marginal"])
     assert "3 tasks of gss_2020" in done.output
@@ -206,8 +208,8 @@ def test_a_record_without_such_tasks_says_so(data, raw):
 
 def test_several_conditions_are_counted():
     """Boosting, which smooths, is of two answers."""
-    found = store.load("epidemia_joint_nsduh_marijuana_and_cocaine_by_age_sex")
-    one = store.load("epidemia_joint_nsduh_marijuana_and_cocaine_by_age")
+    found = store.load_truth("epidemia_joint_nsduh_marijuana_and_cocaine_by_age_sex")
+    one = store.load_truth("epidemia_joint_nsduh_marijuana_and_cocaine_by_age")
     assert len(found.given) == 2 * len(one.given) == 22
     pooled = (found.weights[:, None] * found.p).reshape(11, 2, 4).sum(axis=1)
     assert pooled == pytest.approx(one.weights[:, None] * one.p, abs=1e-12)
@@ -219,8 +221,8 @@ SHIPPED = [name for name in catalogue.all_tasks() if name.startswith("epidemia_j
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
     """Where a published task asks for one of the two alone, of (nearly) the same people."""
-    task, joint = catalogue.task(name), store.load(name)
-    survey = catalogue.record(task.survey)
+    task, joint = catalogue.find_task(name), store.load_truth(name)
+    survey = catalogue.find_record(task.survey)
     parts = survey.parts(task.outcome)
     sizes = [len(survey.variables[part][0].levels) for part in parts]
     p = joint.p.reshape(-1, *sizes)
@@ -232,10 +234,10 @@ def test_shipped_ones_agree_with_the_tasks_of_their_variables(name):
     for (place, part), kind in product(enumerate(parts, 1), kinds):
         other = f"epidemia_{kind}_{task.survey}_{part}"
         other += "" if kind == "marginal" else f"_by_{'_'.join(task.given)}"
-        if other not in store.available() or catalogue.task(other).given[1:]:
+        if other not in store.list_available() or catalogue.find_task(other).given[1:]:
             continue  # with several conditions it is a boosted estimate
         rest = tuple(axis for axis in range(1, p.ndim) if axis != place)
-        alone, ours = store.load(other).p[:, 0], p.sum(axis=rest)[:, 0]
+        alone, ours = store.load_truth(other).p[:, 0], p.sum(axis=rest)[:, 0]
         ours = ours if kind != "marginal" else joint.weights @ ours
         assert ours == pytest.approx(alone, abs=near), other
         compared += 1
@@ -249,19 +251,21 @@ def test_fresh_tasks_are_of_the_two_variables(data, raw):
 
     def refused(outcome, *given):
         task = FreshTask(title="", outcome=outcome, given=given, survey="duo", seed=1, number=1)
-        return fresh.refusal(data, task, fresh.informed_by(data), 20)
+        return fresh.refusal(data, task, fresh.cache_information(data), 20)
 
     # P(A and B | X) is asked, so P(A | B, X) is no news; nor is P(A | B), of everybody's.
     assert refused("happy", "region", "healthy") == "declared"
     assert refused("happy", "healthy") == refused("healthy", "happy") == "declared"
     assert refused("healthy", "region") != "declared"
     with pytest.raises(EpidemiaError, match=r"give its two variables: happy,healthy"):
-        plan("duo", [raw], outcomes=["both_well"], n=1)
+        plan_set("duo", [raw], outcomes=["both_well"], n=1)
 
 
 def test_few_shot_examples_are_as_before(monkeypatch):
-    seen, load = [], store.load
-    monkeypatch.setattr(store, "load", lambda name, **said: seen.append(name) or load(name, **said))
+    seen, load = [], store.load_truth
+    monkeypatch.setattr(
+        store, "load_truth", lambda name, **said: seen.append(name) or load(name, **said)
+    )
     assert fewshot.examples("epidemia_low_gss_party_by_age", 2, WAYS["letters"])
     assert any("_nsduh_" in name for name in seen)
     assert not any("_joint_" in name or "_marginal_" in name for name in seen)
@@ -282,15 +286,15 @@ def test_a_rake_of_one_variable_is_one_of_the_two(home, raw):
     for outcome, applies in (("happy", True), ("region", False)):
         text = RECORD.replace('"https://example.org/duo"}', rake.replace("OUTCOME", outcome))
         write(home / "surveys", text)
-        data = load_microdata(catalogue.record("duo"), raw)
+        data = load_microdata(catalogue.find_record("duo"), raw)
         rules = data.record.vintages["2020"].adjustments
-        found = adjust(data, rules, catalogue.task(TASK))
+        found = adjust(data, rules, catalogue.find_task(TASK))
         assert bool(found.notes) == applies == (not np.array_equal(found.weight, data.weight))
 
 
 def test_the_card_shows_it(tmp_path):
-    said = card(load_record(write(tmp_path)))
+    said = render_card(load_record(write(tmp_path)))
     row = next(line for line in said.splitlines() if line.startswith("| both_well"))
     assert "`HAPPY & Q & A` | 4 | Both; Happy only; Healthy only; Neither" in row
-    nsduh = card(catalogue.record("nsduh"))
+    nsduh = render_card(catalogue.find_record("nsduh"))
     assert "| `epidemia_joint_nsduh_marijuana_and_cocaine_by_age` | 11 |" in nsduh

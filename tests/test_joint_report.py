@@ -11,21 +11,21 @@ from report_parts import COCAINE, EMPLOYER, HEROIN, NOBODY, SALARY, by, scored, 
 from report_parts import said as run
 from scipy import stats
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import mean, ranks
-from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.references import population_known_over
-from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.findings.references import score_population
+from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.joint import Draws, own_errors
-from lm_eval_epidemia.score.score import Anchors, zero
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.score.score import Anchors, zero_distance
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
-DRUGS = [name for name, _ in members("epidemia_low_nsduh")][:6]
+DRUGS = [name for name, _ in find_tasks("epidemia_low_nsduh")][:6]
 VIEWS = "epidemia_low_gss_political_view_by_age"
 BLS = "epidemia_low_bls_sex_by_occupation"
 NSDUH, ACS, OTHER = "nsduh_2022 3f2a", "acs_2024 77aa", "nsduh_2022 b"
@@ -106,9 +106,9 @@ def test_errors_of_means_and_slices_by_brute_force():
     at_nsduh, at_acs = (cocaine + heroin + 52 + 90) / 4, (41 + 59 + salary + 90) / 4
     asking = (0.3**2 + 0.4**2) / 16
     error = math.sqrt(at_nsduh.var(ddof=1) + at_acs.var(ddof=1) + asking)
-    found = mean.mean(one, ["group"]).iloc[0]
+    found = mean.average(one, ["group"]).iloc[0]
     assert (found["value"], found["tasks"], found["error"]) == pytest.approx((60.5, 4, error))
-    errors = by(mean.mean(mean.with_facets(one), ["survey"]), "survey", of="error")
+    errors = by(mean.average(mean.add_facets(one), ["survey"]), "survey", of="error")
     error = math.sqrt(np.var((cocaine + heroin) / 2, ddof=1) + 4 * asking)
     assert errors["nsduh"] == pytest.approx(error) and errors["bls"] == 0.0
 
@@ -126,7 +126,7 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     at, other = (100 * (1 - 2 * abs(far)) for far in (0.1 - 0.03 - off, 0.1 + 0.03 + off))
     high = scored(dict.fromkeys(DRUGS, 86.0), Draws(NSDUH, at))
     low = scored(dict.fromkeys(DRUGS, 74.0), Draws(NSDUH, other), 1)
-    found = compare(high, low, NOBODY)
+    found = compare_scores(high, low, NOBODY)
     expected = 12.0, 2 * 200 * off.std(ddof=1)
     assert (found.difference, found.corrected_error) == pytest.approx(expected)
     assert (found.verdict, found.wins, found.ties) == ("not shown", 0, 6)
@@ -135,7 +135,7 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     assert {(one.best, one.worst) for one in of.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
     alike = scored(dict.fromkeys(DRUGS, 84.0), Draws(NSDUH, at - 2), 1)
-    shown = compare(high, alike, NOBODY)
+    shown = compare_scores(high, alike, NOBODY)
     assert (shown.verdict, shown.wins) == ("better here", 6) and shown.corrected_error < 1e-9
 
 
@@ -158,7 +158,7 @@ def test_a_claim_is_of_the_corrected_difference(score, at, unbiased, expected):
     one = scored({COCAINE: score, HEROIN: score}, drawn)
     one["population"] = [drawn._replace(less_bias=None)] * 2
     other = scored({COCAINE: 57.0, HEROIN: 57.0}, Draws(NSDUH, np.full(4, 57.0)), 1)
-    found = compare(one, other, NOBODY)
+    found = compare_scores(one, other, NOBODY)
     told = found.corrected, found.corrected_error, found.verdict, found.wins, found.ties
     assert told[:2] == pytest.approx(expected[:2]) and told[2:] == expected[2:]
 
@@ -169,9 +169,9 @@ def test_where_replicates_are_not_known_nothing_is_claimed(draws):
     drawn = [Draws(of, np.array([50.0, 51.0])) for of in (NSDUH, NSDUH, ACS)]
     one = scored(dict.fromkeys((COCAINE, HEROIN, EMPLOYER), 90.0), drawn)
     other = one.assign(run=1, value=10.0, score_population=10.0)
-    assert compare(one, other, NOBODY).verdict == "better here"
+    assert compare_scores(one, other, NOBODY).verdict == "better here"
     other.at[1, "draws"] = draws
-    found = compare(one, other, NOBODY)
+    found = compare_scores(one, other, NOBODY)
     assert np.isnan([found.corrected_error, found.corrected]).all()
     assert (found.verdict, found.wins, found.ties, found.losses) == ("not shown", 2, 1, 0)
 
@@ -189,7 +189,9 @@ def test_means_against_the_population_are_cut_off_and_tasks_are_not():
         expected = value, value - 1.96, min(value + 1.96, 100)
         assert (found["value"], found["low"], found["high"]) == pytest.approx(expected)
         made.append(one)
-    assert compare(made[1], made[2], NOBODY).population == -15  # before the cut-off of the mean
+    assert (
+        compare_scores(made[1], made[2], NOBODY).population == -15
+    )  # before the cut-off of the mean
     (found,) = mean.population_mean(made[0].assign(population=None), ["run"]).to_dict("records")
     assert found["value"] == 99 and math.isnan(found["low"])
 
@@ -199,7 +201,7 @@ def test_means_against_the_population_are_cut_off_and_tasks_are_not():
 
 def test_scales_of_a_group(tmp_path):
     """D = .1, between the ends of every scale; the score against the population is the file's."""
-    truth = store.load(COCAINE)
+    truth = store.load_truth(COCAINE)
     anchors, another = Anchors.of(truth), truth.d_perfect(scheme="population")
     tops = {"score": anchors.zero, "against uniform": anchors.uniform, "against mean": anchors.mean}
     of = {name: 100 * (top - 0.1) / (top - anchors.perfect) for name, top in tops.items()}
@@ -229,11 +231,11 @@ def test_barely_informative_tasks_are_said_and_can_be_left_out(tmp_path):
     for (perfect, error), says in {**at, (0.5, 0): "uninformative"}.items():
         anchors = Anchors(0.5, math.nan, 0.4, perfect, error)
         assert (anchors.barely, anchors.said) == (bool(says), says), perfect
-    gss = [name for name in store.available() if "_gss_" in name]
-    tasks = {name for name in gss if Anchors.of(store.load(name)).barely}
+    gss = [name for name in store.list_available() if "_gss_" in name]
+    tasks = {name for name in gss if Anchors.of(store.load_truth(name)).barely}
     told = run("anchors", "gss").stdout
     assert f"{len(tasks)} of {len(gss)} tasks are {barely}" in told and VIEWS in tasks
-    assert f"({barely})" in card(record("gss"))
+    assert f"({barely})" in render_card(find_record("gss"))
     put(tmp_path / "a", {COCAINE: said(NSDUH, "1 2")}, "a", 30.0)
     for model in ("a", "b"):
         put(tmp_path / model / "views", {VIEWS: said("gss_2022 9c1e", "1 2")}, model, 10.0)
@@ -251,19 +253,21 @@ def test_who_knows_the_population_gets_100_but_for_the_survey():
     The report's row has four partners of each replicate instead of 99, and its own replicate among
     the noise: two points of difference are allowed, of 5 that are missing in NHANES.
     """
-    names, by_hand = [name for name, _ in members("epidemia_low_nhanes")], np.zeros(100)
-    for truth in map(store.load, names):
+    names, by_hand = [name for name, _ in find_tasks("epidemia_low_nhanes")], np.zeros(100)
+    for truth in map(store.load_truth, names):
         noise = truth.replicates - truth.replicates.mean(axis=0)
         for b in range(100):
             one, others = truth.p + noise[b], truth.p + noise[b] + np.delete(noise, b, axis=0)
             far = distance(truth.weights, others, truth.p).mean()
             x = 2 * distance(truth.weights, one, truth.p) ** 2 - far**2
-            scale = 2 * zero(truth.weights, one) - zero(truth.weights, others).mean()
+            scale = (
+                2 * zero_distance(truth.weights, one) - zero_distance(truth.weights, others).mean()
+            )
             by_hand[b] += 100 * (1 - np.sign(x) * abs(x) ** 0.5 / scale) / 4
-    known, by_hand = population_known_over(names), by_hand.clip(0, 100)
+    known, by_hand = score_population(names), by_hand.clip(0, 100)
     assert known["value"] == pytest.approx(by_hand.mean(), abs=2)
     assert (known["high"], known["tasks"], len(names)) == (100, 4, 4)
     assert known["low"] == pytest.approx(np.quantile(by_hand, 0.025), abs=5)
     # A table without sampling error: whoever knows it knows the population.
-    exact = population_known_over([BLS])
+    exact = score_population([BLS])
     assert (exact["value"], exact["error"]) == (100, 0)

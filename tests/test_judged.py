@@ -13,23 +13,23 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from toy_quantities import toy
 
-from lm_eval_epidemia.ask.responses import SingleAnswer, answered
+from lm_eval_epidemia.ask.responses import SingleAnswer, answered_share
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
 from lm_eval_epidemia.benchmarks.prior.judged import (
-    Stated,
-    flat,
+    FamilyPriors,
     judge,
     judge_grid,
+    make_flat_prior,
+    make_priors,
     mean_of,
-    part_of,
-    stated_as,
+    select_quantities,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
-from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, Prior, points
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, WrittenPrior, points
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
@@ -37,7 +37,7 @@ NHANES = "epidemia_prior_nhanes"
 
 @pytest.fixture(scope="module")
 def nhanes():
-    return store.load(NHANES)
+    return store.load_quantities(NHANES)
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def mixed():
 
 def single(truth, mean, **changed):
     """A set of one quantity whose truth is set."""
-    first = part_of(truth, np.arange(len(truth.quantities)) < 1)
+    first = select_quantities(truth, np.arange(len(truth.quantities)) < 1)
     return first._replace(quantities=(first.quantities[0]._replace(mean=mean, **changed),))
 
 
 def stating(family, a, b):
     """Priors of one quantity, all of a family."""
     a, b = np.atleast_2d(np.array(a, dtype=float)), np.atleast_2d(np.array(b, dtype=float))
-    return judged.Stated(np.full(a.shape, family), a, b)
+    return judged.FamilyPriors(np.full(a.shape, family), a, b)
 
 
 def by_hand():
@@ -134,9 +134,9 @@ def test_scores_have_no_unit(factor, seed):
         ),
         baselines={"corrected": Samples(mean * factor, variance * factor**2, size)},
     )
-    stated = forecasters.answers(truth, "calibrated", seed=seed)
-    first = judge(truth, stated_as(stated))
-    other = judge(scaled, stated_as(stated * [1, factor, factor]))
+    stated = forecasters.simulate_priors(truth, "calibrated", seed=seed)
+    first = judge(truth, make_priors(stated))
+    other = judge(scaled, make_priors(stated * [1, factor, factor]))
     # The baselines' prior is flat in every unit.
     for name in ("ratio", "crps_ratio", "position", "wins", "uncertainty"):
         assert getattr(first, name) == pytest.approx(getattr(other, name), rel=1e-6), name
@@ -197,11 +197,11 @@ def test_a_grid_and_answers_that_are_all_the_same():
 
 
 def said_by(truth, kind, **given):
-    values = forecasters.answers(truth, kind, **given)
+    values = forecasters.simulate_priors(truth, kind, **given)
     assert values.shape == (len(truth.quantities), REPEATS, 3)
     assert np.isfinite(values).all()
-    stated = stated_as(values)
-    assert families.valid(*stated).all()
+    stated = make_priors(values)
+    assert families.is_valid(*stated).all()
     return stated
 
 
@@ -261,7 +261,7 @@ def test_who_knows_the_population_is_off_by_the_truths_own_error(nhanes):
     """z of 200 seeds of a normal quantity: mean 0 and sd 1, within 5 standard errors of each."""
     place = nhanes.column("family").tolist().index("normal")
     stated = np.array(
-        [forecasters.answers(nhanes, "population", seed=seed)[place] for seed in range(200)]
+        [forecasters.simulate_priors(nhanes, "population", seed=seed)[place] for seed in range(200)]
     )
     # It states the same in all repeats, and the truth's error as its own.
     assert (stated == stated[:, :1]).all()
@@ -341,12 +341,14 @@ def test_shares_at_the_edge_can_be_stated():
 
 @pytest.fixture(scope="module")
 def truth():
-    return store.load(NHANES)
+    return store.load_quantities(NHANES)
 
 
 def written(truth, values, way="direct"):
     return [
-        Prior(way, truth.task, truth.fingerprint, cell, sample + 1, tuple(values[cell, sample]))
+        WrittenPrior(
+            way, truth.task, truth.fingerprint, cell, sample + 1, tuple(values[cell, sample])
+        )
         for cell in range(len(values))
         for sample in range(values.shape[1])
     ]
@@ -362,7 +364,7 @@ def scored(truth, logs):
 @pytest.fixture(scope="module")
 def said(truth):
     """Calibrated priors, of which three could not be read."""
-    values = forecasters.answers(truth, "calibrated")
+    values = forecasters.simulate_priors(truth, "calibrated")
     values[3, 1] = values[3, 2] = values[70, 0] = UNREAD
     return values
 
@@ -370,10 +372,10 @@ def said(truth):
 def test_they_are_what_is_judged(truth, said):
     answers = written(truth, said)
     np.random.default_rng(0).shuffle(answers)
-    answers = [Prior(*answer) for answer in answers]
+    answers = [WrittenPrior(*answer) for answer in answers]
     metrics = priors.measure(answers).numbers
-    judged = judge(truth, stated_as(said))
-    dropped = judge(truth, stated_as(said), published=True)
+    judged = judge(truth, make_priors(said))
+    dropped = judge(truth, make_priors(said), published=True)
     assert metrics["error_ratio"] == pytest.approx(judged.ratio.mean())
     assert metrics["error_ratio_stderr"] == pytest.approx(judged.ratio.std(ddof=1) / 74**0.5)
     assert metrics["error_ratio_published"] == pytest.approx(dropped.ratio.mean())
@@ -392,14 +394,14 @@ def test_they_are_what_is_judged(truth, said):
     rank = stats.spearmanr(judged.uncertainty.round(9), judged.ratio.round(9)).statistic
     assert metrics["uncertainty_rank"] == pytest.approx(rank)
     assert metrics["seen"] == 1
-    assert answered(answers) == pytest.approx(1 - 3 / 370)
+    assert answered_share(answers) == pytest.approx(1 - 3 / 370)
 
 
 def test_part_of_a_task(truth, said, caplog):
     """Quantities of which a repeat is missing are left out."""
     answers = written(truth, said)[: 20 * REPEATS + 3]
     assert priors.measure(answers).numbers["seen"] == pytest.approx(20 / 74)
-    whole = judge(truth, stated_as(said))
+    whole = judge(truth, make_priors(said))
     assert priors.measure(answers).numbers["error_ratio"] == pytest.approx(whole.ratio[:20].mean())
     assert priors.measure(answers).numbers["error_ratio_stderr"] == pytest.approx(
         whole.ratio[:20].std(ddof=1) / math.sqrt(20)
@@ -421,17 +423,17 @@ def test_too_little_of_a_task(truth, said, caplog):
 
 def test_errors_are_joint_over_respondents(truth, said):
     """The draws of two respondents differ as their quantities do."""
-    other = forecasters.answers(truth, "mean")
+    other = forecasters.simulate_priors(truth, "mean")
     one, two = (priors.measure(written(truth, each)).draws["error_ratio"] for each in (said, other))
     assert one.sample == two.sample and truth.fingerprint in one.sample
-    ratios = [judge(truth, stated_as(each)).ratio for each in (said, other)]
+    ratios = [judge(truth, make_priors(each)).ratio for each in (said, other)]
     error = (ratios[0] - ratios[1]).std(ddof=1) / 74**0.5
     assert (one.at - two.at).std(ddof=1) == pytest.approx(error)
 
 
 def test_silence(truth, caplog):
     answers = written(truth, np.full((74, REPEATS, 3), np.nan))
-    flat = judge(truth, stated_as(forecasters.answers(truth, "flat")))
+    flat = judge(truth, make_priors(forecasters.simulate_priors(truth, "flat")))
     numbers = priors.measure(answers).numbers
     assert numbers["error_ratio"] == pytest.approx(flat.ratio.mean())
     assert math.isnan(numbers["error_ratio_published"])
@@ -455,16 +457,16 @@ def test_grids(truth, caplog):
 def test_what_was_said_comes_back(truth, said):
     answers = written(truth, said)[7:]
     line = priors.measure(answers).kept
-    back = priors.said(line, truth)
-    wanted = stated_as(said)
-    assert isinstance(back, Stated)
+    back = priors.read_answers(line, truth)
+    wanted = make_priors(said)
+    assert isinstance(back, FamilyPriors)
     known = ~np.isnan(wanted.a)
     known[0] = False
     known[1, :2] = False
     for mine, theirs in zip(back, wanted, strict=True):
         assert (mine[known] == theirs[known]).all()
     assert np.isnan(back.a[~known]).all()
-    assert priors.asked(line).tolist() == [False, False] + [True] * 72
+    assert priors.find_asked(line).tolist() == [False, False] + [True] * 72
     assert line.split(" | ")[0] == "-;-;-;-;-" and "?" in line.split(" | ")[70]
     short = written(truth, np.full((74, 5, 3), [1.0, 10, 0.5]))
     assert priors.measure(short).kept.startswith("b:10,0.5;b:10,0.5")
@@ -473,17 +475,17 @@ def test_what_was_said_comes_back(truth, said):
 def test_what_a_grid_said_comes_back(truth):
     logs = np.round(np.random.default_rng(2).normal(size=(74, 41)), 4)
     line = priors.measure(scored(truth, logs)[:-1]).kept
-    back = priors.said(line, truth)
+    back = priors.read_answers(line, truth)
     assert back[:-1] == pytest.approx(logs[:-1]) and np.isnan(back[-1]).all()
-    assert priors.asked(line).sum() == 73
+    assert priors.find_asked(line).sum() == 73
 
 
 def test_lines_that_cannot_be_read(truth, said):
     line = priors.measure(written(truth, said)).kept
     with pytest.raises(EpidemiaError, match="have 73 quantities, but the task has 74"):
-        priors.said(line.partition(" | ")[2], truth)
+        priors.read_answers(line.partition(" | ")[2], truth)
     with pytest.raises(EpidemiaError, match="edited by hand"):
-        priors.said(line.replace("n:", "x:"), truth)
+        priors.read_answers(line.replace("n:", "x:"), truth)
 
 
 @pytest.mark.parametrize(
@@ -517,20 +519,20 @@ def test_the_report_counts_quarters_and_medians_as_the_metrics_do():
     )
     judged = SimpleNamespace(position=position)
     known = SimpleNamespace(truth=SimpleNamespace(quantities=range(5)), judged=judged)
-    every = priors.everything(known)
-    shares = [estimate.value for estimate in priors.quartiles(known, every)]
+    every = priors.select_all(known)
+    shares = [estimate.value for estimate in priors.share_by_quarter(known, every)]
     assert shares == pytest.approx([0.2, 0.2, 0.4, 0.2])
     assert mean_of(priors.in_quarters(position), axis=0)[0] == pytest.approx(shares)
     # Two below the median, two at it: (2 + 2 / 2) / 5
-    assert priors.below(known, every).value == pytest.approx(0.6)
+    assert priors.share_below(known, every).value == pytest.approx(0.6)
     assert priors.below_median_of(position) == pytest.approx(0.6)
-    assert priors.below(known, every, at=0.25).value == pytest.approx(0.3)
-    assert priors.inside(known, every).value == 1
+    assert priors.share_below(known, every, at=0.25).value == pytest.approx(0.3)
+    assert priors.share_inside(known, every).value == 1
 
 
 def test_ranks_of_few_or_equal_ones():
     truth = toy(["normal"] * 3)
-    judged = judge(truth, stated_as(forecasters.answers(truth, "calibrated")))
+    judged = judge(truth, make_priors(forecasters.simulate_priors(truth, "calibrated")))
     judged = judged._replace(uncertainty=np.array([1.0, 2, 3]), ratio=np.array([1.0, 3, 2]))
     assert priors.uncertainty_rank_of(judged) == pytest.approx(0.5)
     assert math.isnan(priors.uncertainty_rank_of(judged._replace(ratio=np.ones(3))))
@@ -538,9 +540,9 @@ def test_ranks_of_few_or_equal_ones():
 
 def test_ranks_and_wins_do_not_come_from_the_last_digit(truth):
     """The flat prior of a share is the baselines' own: its posterior is theirs, and never wins."""
-    stated = flat(truth)
+    stated = make_flat_prior(truth)
     share = truth.column("family") == "beta"
     assert (judge(truth, stated).posterior_wins[share] == 0).all()
     # The truth's errors are all 0, whatever they are in floating point.
-    known = stated_as(forecasters.answers(truth, "truth"))
+    known = make_priors(forecasters.simulate_priors(truth, "truth"))
     assert math.isnan(priors.uncertainty_rank_of(judge(truth, known)))

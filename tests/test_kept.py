@@ -134,7 +134,7 @@ def test_a_file_that_does_not_say_whose_it_is(tmp_path, mmlu_style):
 
 # Places that cannot be written.
 
-BEFORE, DURING = (arguments, "_check"), (Baseline, "_letters")
+BEFORE, DURING = (arguments, "_check_run"), (Baseline, "_letters")
 SAYS = {
     (BEFORE, "--output_path"): "^cannot write .*: .*; ",
     (BEFORE, "--use_cache"): "^cannot write .*: .*; ",

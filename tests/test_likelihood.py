@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lm_eval_epidemia.ask import intervals
 from lm_eval_epidemia.ask.responses import most_mass
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
 from lm_eval_epidemia.estimate import store
@@ -49,13 +49,13 @@ def binned(p):
 
 
 def test_the_truth_loses_what_binning_costs_and_no_more():
-    surveys = members("epidemia_low_nsduh") + members("epidemia_low_gss")
+    surveys = find_tasks("epidemia_low_nsduh") + find_tasks("epidemia_low_gss")
     tasks = [f"{task}_likelihood" for task, _ in surveys]
     results = evaluate(tasks, model_args="kind=truth", log_samples=False)["results"]
     rows = {name: row for name, row in results.items() if "_by_" in name}
     assert len(rows) == 6 + 10
     for name, row in rows.items():
-        truth = store.load(name.removesuffix("_likelihood"))
+        truth = store.load_truth(name.removesuffix("_likelihood"))
         expected = (truth.weights[:, None] * abs(truth.p - binned(truth.p))).sum()
         assert row["l1,none"] == pytest.approx(expected, abs=1e-9)
         if len(truth.levels) == 2:
@@ -83,7 +83,7 @@ def test_the_likeliest_interval_and_the_expected_one_differ(replicated):
     """60 % on 0%-5%, 40 % on 95%-100%: the likeliest says 0.025, the mean 0.405."""
     over = np.full(22, 1e-12)
     over[1], over[20] = 0.6, 0.4
-    answers, truth = estimates(over), store.load(BINARY)
+    answers, truth = estimates(over), store.load_truth(BINARY)
 
     def score(p):
         d = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()

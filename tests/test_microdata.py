@@ -11,13 +11,13 @@ from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys import release
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.read import read_columns, read_grids
 from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
-NSDUH = record("nsduh")
+NSDUH = find_record("nsduh")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".dta", ".sav", ".xpt"])
@@ -58,9 +58,9 @@ def test_replicate_weights_are_found_by_their_numbers(tmp_path, monkeypatch):
     frame = official.people("acs", 200)
     names = {f"PWGTP{n}": f"REPWT{n:03d}" for n in range(1, 81)}
     design = Design(weight="PWGTP", replicates="REPWT001..080", replicate_scale=0.05)
-    own = record("acs").model_copy(update={"survey": "mine", "design": design})
+    own = find_record("acs").model_copy(update={"survey": "mine", "design": design})
     path = save(frame.rename(columns=names), tmp_path / "psam_2023.csv")
-    expected = load_microdata(record("acs"), save(frame, tmp_path / "psam_2023b.csv"), "2023")
+    expected = load_microdata(find_record("acs"), save(frame, tmp_path / "psam_2023b.csv"), "2023")
     assert (load_microdata(own, path, "2023").replicates == expected.replicates).all()
     monkeypatch.setattr(release, "own_surveys", lambda: {"mine"})
     with pytest.raises(EpidemiaError, match="has only 0 of 80 replicate weights"):
@@ -71,7 +71,7 @@ def test_a_file_without_replicate_weights_is_read(tmp_path):
     frame = official.people("acs", 200)
     without = frame[[name for name in frame if not name.startswith("PWGTP")]]
     path = save(without.assign(PWGTP=frame["PWGTP"]), tmp_path / "psam_2023.csv")
-    assert load_microdata(record("acs"), path, "2023").replicates is None
+    assert load_microdata(find_record("acs"), path, "2023").replicates is None
 
 
 def test_a_sampled_unit_in_two_psus_is_refused(tmp_path):

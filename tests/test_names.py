@@ -13,17 +13,17 @@ from typer.main import get_command
 
 import lm_eval_epidemia
 from lm_eval_epidemia import cli
-from lm_eval_epidemia.benchmarks import members, names
+from lm_eval_epidemia.benchmarks import find_tasks, list_names
 from lm_eval_epidemia.benchmarks.search import search
 from lm_eval_epidemia.cli.about import HITS, ROWS, WIDTH
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "names.yaml").read_text("utf-8"))
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"
@@ -62,7 +62,7 @@ def test_without_docstrings_the_error_says_what_takes_them(monkeypatch, epidemia
 
 @pytest.mark.parametrize(("written", "meant"), TABLES["near"].items())
 def test_near_misses_are_answered_with_what_was_meant(written, meant):
-    first, *others = nearest(written, names()).removeprefix("nearest: ").split(", ")
+    first, *others = suggest(written, list_names()).removeprefix("nearest: ").split(", ")
     assert first == meant
     # What else is offered has the rare word, too: no depression beside marijuana.
     rare = {"marijuana", "marij", "heroin", "cocaine"} & set(re.findall("[a-z]+", written))
@@ -70,23 +70,23 @@ def test_near_misses_are_answered_with_what_was_meant(written, meant):
 
 
 def test_what_is_near_nothing_is_answered_with_groups():
-    assert nearest("hellaswag", names()).startswith("known: epidemia_low, epidemia_high, ")
+    assert suggest("hellaswag", list_names()).startswith("known: epidemia_low, epidemia_high, ")
 
 
 def test_every_kind_of_name_means_its_tasks():
-    nsduh = {name for name in store.available() if all_tasks()[name].survey == "nsduh"}
+    nsduh = {name for name in store.list_available() if all_tasks()[name].survey == "nsduh"}
     low = {name for name in nsduh if name.startswith("epidemia_low_")}
-    assert members(TASK) == [(TASK, "letters")]
-    assert members(f"{TASK}_sampled") == [(TASK, "sampled")]
-    assert {task for task, _ in members("nsduh")} == nsduh
-    assert {mode for _, mode in members("nsduh")} == {"letters"}
-    assert dict(members("epidemia_low_nsduh")) == dict.fromkeys(low, "letters")
-    assert {task for task, _ in members("epidemia_low_nsduh_*")} == low
-    assert len(members("epidemia_low_nsduh_*")) > len(low)
+    assert find_tasks(TASK) == [(TASK, "letters")]
+    assert find_tasks(f"{TASK}_sampled") == [(TASK, "sampled")]
+    assert {task for task, _ in find_tasks("nsduh")} == nsduh
+    assert {mode for _, mode in find_tasks("nsduh")} == {"letters"}
+    assert dict(find_tasks("epidemia_low_nsduh")) == dict.fromkeys(low, "letters")
+    assert {task for task, _ in find_tasks("epidemia_low_nsduh_*")} == low
+    assert len(find_tasks("epidemia_low_nsduh_*")) > len(low)
 
 
 def test_anchors_and_cost_take_every_kind_of_name(epidemia):
-    assert cost(["nsduh"])[0].tasks == len(members("nsduh"))
+    assert cost(["nsduh"])[0].tasks == len(find_tasks("nsduh"))
     for name in ("nsduh", "epidemia_low_nsduh", "epidemia_low_nsduh_*", f"{TASK}_likelihood"):
         done = epidemia("anchors", name, TASK)
         assert done.returncode == 0 and done.stdout.count(f" {TASK} ") == 1
@@ -138,22 +138,22 @@ def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_i
     # The blank of "A, B" belongs to no name of ours.
     assert own_index("lettered", f" {TASK}").match_tasks(["lettered"]) == ["lettered"]
     # What is wrong with us is not what stops lm-eval.
-    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.names", lambda: 1 / 0)
+    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.list_names", lambda: 1 / 0)
     with pytest.raises(ValueError, match=r"^Tasks not found: epidemia_lwo$"):
         own_index("epidemia_lwo")
 
 
 def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
-    load = discovery._explaining(lm_eval_epidemia.task_manager().load)
+    load = discovery._wrap_load(lm_eval_epidemia.task_manager().load)
     for name, says in ((WAITS, NEEDS), (["epidemia_lwo"], "(nearest: epidemia_low)")):
         with pytest.raises(KeyError, match=re.escape(says)) as refused:
             load(name)
         assert str(refused.value).count(says) == 1
     with pytest.raises(KeyError, match=r"valid YAML path.$"):
         load("hellaswag")
-    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.complete", lambda error: 1 / 0)
+    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.complete_error", lambda error: 1 / 0)
     with pytest.raises(KeyError, match=r"valid YAML path.$"):
-        discovery._explaining(lambda name: {}["valid YAML path"])("x")
+        discovery._wrap_load(lambda name: {}["valid YAML path"])("x")
 
 
 def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
@@ -161,7 +161,7 @@ def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path))
     look()
     with pytest.raises(EpidemiaError, match="no task of epidemia_low has ground truth") as raised:
-        members("epidemia_low")
+        find_tasks("epidemia_low")
     surveys = {task.survey for task in all_tasks().values() if task.group == "epidemia_low"}
     for survey in surveys:
         assert f"epidemia groundtruth build {survey}" in str(raised.value)
@@ -190,7 +190,7 @@ def as_text(lines):
 
 def test_a_task_is_shown_on_a_screen(epidemia):
     lines = lines_of(epidemia("show", HEROIN))
-    text, truth = as_text(lines), store.load(HEROIN)
+    text, truth = as_text(lines), store.load_truth(HEROIN)
     assert "one of 22 prompts in the way 'letters'" in text  # 11 ages, two orders
     assert "who is 35 to 49 years old. Has this person ever, even once, used heroin?" in text
     assert "bare" in text and "Has a person who is 35 to 49 years old ever" in text
@@ -199,9 +199,9 @@ def test_a_task_is_shown_on_a_screen(epidemia):
     cell = truth.given.index(("35-49",))
     percent, n = f"{100 * truth.p[cell, 0]:.1f}", f"{truth.n[cell]:,}"
     assert rows["35-49"][2:4] == [n, percent] and re.fullmatch(r"\(.*-.*\)", rows["35-49"][4])
-    anchors = store.load(HEROIN).d_perfect()
+    anchors = store.load_truth(HEROIN).d_perfect()
     assert "who gives everyone the commoner answer" in text and f"at {anchors:.3f} or less" in text
-    assert "who knows averages only" in text and record("nsduh").publisher in text
+    assert "who knows averages only" in text and find_record("nsduh").publisher in text
     assert f"truth {truth.fingerprint}" in text and "2022 (shipped)" in text
 
 
@@ -213,7 +213,7 @@ def test_everything_that_has_a_name_can_be_shown(epidemia, name, says):
 
 def test_all_prints_every_answer_of_every_cell(epidemia):
     task = "epidemia_low_acs_employment_status_by_age"
-    cells, levels = store.load(task).p.shape
+    cells, levels = store.load_truth(task).p.shape
     shown = epidemia("show", task).stdout
     whole = epidemia("show", task, "--all").stdout
 

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from conftest import REPOSITORY
 
-from lm_eval_epidemia.finetune.check import Checker, bare, story, tagged
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.finetune.check import Checker, story, strip_tags, tag_fact
+from lm_eval_epidemia.surveys.catalogue import find_record
 
-NSDUH = record("nsduh")
+NSDUH = find_record("nsduh")
 FORM = ["several stories", "text outside the story", "heading or list", "too long", "no story"]
 
 
@@ -65,10 +65,10 @@ def test_every_change_of_a_fact_or_a_tag_is_caught():
                 assert checker.faults(text, {**stated, name: other}), (text, name, other)
                 changes += 1
             for tag in TAG.finditer(text):
-                for instead in (tag[2], f"{tag[0]} and {tag[0]}", tagged(10, tag[2])):
+                for instead in (tag[2], f"{tag[0]} and {tag[0]}", tag_fact(10, tag[2])):
                     assert checker.faults(text.replace(tag[0], instead, 1), stated), (text, instead)
             # Left over are the words: a note without its tags reads as it was written.
-            assert bare(text) == TAG.sub(r"\2", text) and "[" not in bare(text)
+            assert strip_tags(text) == TAG.sub(r"\2", text) and "[" not in strip_tags(text)
     assert changes >= 9 * 28
 
 

@@ -17,9 +17,9 @@ from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, store
-from lm_eval_epidemia.estimate.build import build
-from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.estimate.build import build_survey
+from lm_eval_epidemia.estimate.check import find_faults
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.raw import open_raw
 from lm_eval_epidemia.surveys.record import Record
@@ -41,10 +41,10 @@ def counted_only(monkeypatch):
 
 def built(survey, paths, **options):
     """Build into this test's home as a user would: every task, and each truth passes the checks."""
-    made = build(survey, paths, **{"replicates": 4, "progress": False, **options})
+    made = build_survey(survey, paths, **{"replicates": 4, "progress": False, **options})
     assert made.folder == store.built_groundtruth()
-    assert made.tasks == [task.name for task in record(survey).all_tasks] and not made.left_out
-    assert {name: check(name) for name in made.tasks} == {name: [] for name in made.tasks}
+    assert made.tasks == [task.name for task in find_record(survey).all_tasks] and not made.left_out
+    assert {name: find_faults(name) for name in made.tasks} == {name: [] for name in made.tasks}
     return store.read_registry(made.folder)[made.key]
 
 
@@ -64,7 +64,7 @@ def agrees(truth, cell, answer, weight):
 
 def refused(survey, paths, vintage=None):
     with pytest.raises(EpidemiaError) as error:
-        build(survey, paths, vintage=vintage, replicates=4, progress=False)
+        build_survey(survey, paths, vintage=vintage, replicates=4, progress=False)
     return str(error.value)
 
 
@@ -90,9 +90,9 @@ def test_every_variable_of_the_official_file(tmp_path, survey):
     # BRFSS publishes an archive whose member's name ends in a space.
     inside = "{} " if survey == "brfss" else "{}"
     path = official.write(survey, tmp_path, frame.rename(columns=case), inside=inside)
-    data = load_microdata(record(survey), path, vintage)
+    data = load_microdata(find_record(survey), path, vintage)
     assert (data.vintage, len(data)) == (vintage, len(frame))
-    assert all(data.can_estimate(task) for task in record(survey).all_tasks)
+    assert all(data.can_estimate(task) for task in find_record(survey).all_tasks)
     assert data.weight.tolist() == frame[data.weight_column].tolist()
     for name, way in data.variables.items():
         shown = [None if n == MISSING else way.levels[n].label for n in data.levels[name]]
@@ -100,13 +100,13 @@ def test_every_variable_of_the_official_file(tmp_path, survey):
             expected = official.labels(frame, survey, name)
             assert shown == [None if pd.isna(label) else label for label in expected], name
             assert len(set(shown)) > 1
-    design = record(survey).design
+    design = find_record(survey).design
     for codes, column in ((data.strata, design.strata), (data.unit, design.unit)):
         assert codes is None or codes.tolist() == (frame[column] - 1).tolist()
     assert data.psu is None or len(np.unique(data.psu)) == 40
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "unpacked")
-    assert len(load_microdata(record(survey), tmp_path / "unpacked", vintage)) == len(frame)
+    assert len(load_microdata(find_record(survey), tmp_path / "unpacked", vintage)) == len(frame)
 
 
 def test_brfss_truth(tmp_path, counted_only):
@@ -124,7 +124,7 @@ def test_brfss_truth(tmp_path, counted_only):
         "state missing": int((answered & frame["_STATE"].isna()).sum()),
         "weight zero": int((answered & (frame["_STATE"] == 48)).sum()),
     }
-    truth = store.load(name)
+    truth = store.load_truth(name)
     answer = frame["DIABETE4"].map({1: "Yes", 2: "Yes", 3: "No", 4: "No"})
     state = official.labels(frame, "brfss", "state")
     assert truth.n.tolist() == agrees(truth, state, answer, frame["_LLCPWT"])
@@ -141,14 +141,14 @@ def test_nhanes_files_joined(tmp_path, monkeypatch):
     monkeypatch.setattr(boosted, "ROUNDS", 2)
     frames = official.nhanes()
     paths = official.write_nhanes(tmp_path / "raw", frames)
-    assert len(load_microdata(record("nhanes"), tmp_path / "raw")) == len(frames["DEMO_L"])
+    assert len(load_microdata(find_record("nhanes"), tmp_path / "raw")) == len(frames["DEMO_L"])
     assert built("nhanes", paths[::-1])["rows"] == len(frames["DEMO_L"])
     joined = frames["DEMO_L"].merge(frames["BMX_L"], "left", on="SEQN")
     adults = joined.merge(frames["DIQ_L"], "left", on="SEQN").query("RIDAGEYR >= 18")
-    groups = [level.label for level in record("nhanes").variables["bmi"][0].levels]
+    groups = [level.label for level in find_record("nhanes").variables["bmi"][0].levels]
     bmi = pd.cut(adults["BMXBMI"], [0, 18.5, 25, 30, 35, 40, 99], right=False, labels=groups)
     told = adults["DIQ010"].map({1: "Yes", 3: "Yes", 2: "No"})
-    truth = store.load("epidemia_low_nhanes_diabetes_by_bmi")
+    truth = store.load_truth("epidemia_low_nhanes_diabetes_by_bmi")
     agrees(truth, bmi.astype(object), told, adults["WTMEC2YR"])
 
 
@@ -169,7 +169,7 @@ def test_gss_single_year_file(tmp_path, counted_only):
     path = official.save(tagged, tmp_path / "gss.dta", missing_user_values=tags)
     entry = built("gss", path)
     assert (entry["vintage"], entry["rows"], entry["weight"]) == ("2022", 3544, "wtssnrps")
-    truth = store.load("epidemia_low_gss_party_by_sex")
+    truth = store.load_truth("epidemia_low_gss_party_by_sex")
     sex, party, weight = party_by_sex(frame)
     agrees(truth, sex, party, weight)
     dropped = entry["tasks"][truth.task]["dropped"]
@@ -185,7 +185,7 @@ def test_gss_cumulative_file(tmp_path, counted_only):
     assert "no rows of gss 2024" in refused("gss", path, "2024")
     for year in (2018, 2022):
         assert built("gss", path, vintage=str(year))["vintage"] == str(year)
-        truth = store.load("epidemia_low_gss_party_by_sex", str(year))
+        truth = store.load_truth("epidemia_low_gss_party_by_sex", str(year))
         agrees(truth, *party_by_sex(years[year]))
 
 
@@ -203,9 +203,9 @@ def test_meps_in_every_format(tmp_path, counted_only):
     given = [bare, [bare, bare.with_name("h243su.txt")], upper, stata.parent, whole]
     given += [official.save(frame, tmp_path / "h243.xlsx")]
     packed = official.write("meps", tmp_path, frame)
-    expected = load_microdata(record("meps"), packed, every=True)
+    expected = load_microdata(find_record("meps"), packed, every=True)
     for path in given:
-        data = load_microdata(record("meps"), path, every=True)
+        data = load_microdata(find_record("meps"), path, every=True)
         assert data.weight.tolist() == expected.weight.tolist(), path
         for name, levels in expected.levels.items():
             assert (data.levels[name] == levels).all(), (path, name)
@@ -215,7 +215,7 @@ def test_meps_in_every_format(tmp_path, counted_only):
     insured, race = (official.labels(frame, "meps", name) for name in ("insured", "race"))
     weightless = (frame["PERWT22F"] == 0) & insured.notna() & race.notna()
     assert entry["dropped"]["weight zero"] == weightless.sum() > 0
-    agrees(store.load("epidemia_low_meps_insured_by_race"), race, insured, frame["PERWT22F"])
+    agrees(store.load_truth("epidemia_low_meps_insured_by_race"), race, insured, frame["PERWT22F"])
 
 
 # -- Published tables -------------------------------------------------------------------------
@@ -244,15 +244,17 @@ def test_published_tables(tmp_path, survey, vintage, others, layout):
     written = {"vintage": vintage, **layout}
     made = built(survey, official.write_tables(tmp_path, survey, frames, **written))
     assert made["vintage"] == vintage
-    for table, frame in zip(record(survey).vintages[vintage].tables, frames, strict=True):
-        truth = store.load(f"epidemia_low_{survey}_{table.outcome}_by_{table.given[0]}", vintage)
+    for table, frame in zip(find_record(survey).vintages[vintage].tables, frames, strict=True):
+        truth = store.load_truth(
+            f"epidemia_low_{survey}_{table.outcome}_by_{table.given[0]}", vintage
+        )
         entry = made["tasks"][truth.task]
         assert entry["absent"] == []
         dropped = {"left out on purpose (headings, totals, other)": len(others)}
         assert entry["dropped"] == dropped | (
             {"no figures published": 1} if survey == "bls" else {}
         )
-        levels = record(survey).variables[table.given[0]][0].levels
+        levels = find_record(survey).variables[table.given[0]][0].levels
         names = {level.label: level.names[0] for level in levels}
         rows = frame.loc[[names[given[0]] for given in truth.given]]
         sizes, printed = rows.iloc[:, 0].astype(float), rows.iloc[:, 1:].to_numpy(float)
@@ -275,7 +277,11 @@ SHIPPED = store.read_registry(paths.shipped_groundtruth())
 
 @pytest.mark.parametrize(
     "key",
-    [key for key, of in SHIPPED.items() if record(of["survey"]).vintages[of["vintage"]].tables],
+    [
+        key
+        for key, of in SHIPPED.items()
+        if find_record(of["survey"]).vintages[of["vintage"]].tables
+    ],
 )
 def test_shipped_tables_are_what_their_files_say(key, tmp_path):
     """Every figure, of the files as their agencies publish them."""
@@ -285,7 +291,7 @@ def test_shipped_tables_are_what_their_files_say(key, tmp_path):
     if not all(found):
         pytest.skip("needs the real files beside the checkout")
     how = {"vintage": shipped["vintage"], "replicates": 4, "progress": False}
-    build(shipped["survey"], [file for file, *_ in found], out=tmp_path, **how)
+    build_survey(shipped["survey"], [file for file, *_ in found], out=tmp_path, **how)
     name = shipped["files"]["cells"]["name"]
     made, known = (next(of.rglob(name)) for of in (tmp_path, paths.shipped_groundtruth()))
     pd.testing.assert_frame_equal(pd.read_parquet(made), pd.read_parquet(known))
@@ -300,7 +306,7 @@ def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):
     for path in (table, unnamed, named):
         assert "the table of bls 2023, not 2019" in refused("bls", path, "2019")
     with pytest.raises(EpidemiaError, match="published table without a sampling design"):
-        build("bls", table, vintage="2023", bootstrap=["design"], progress=False)
+        build_survey("bls", table, vintage="2023", bootstrap=["design"], progress=False)
 
 
 def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
@@ -327,7 +333,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
     for frame in bls:
         frame.iloc[0, 0] = 2019
     (path,) = official.write_tables(tmp_path, "bls", bls)
-    assert build("bls", path, replicates=4, progress=False).key == "bls_2023"
+    assert build_survey("bls", path, replicates=4, progress=False).key == "bls_2023"
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     assert "cannot read cpsaat11.xlsx (" in (said := refused("bls", path)) and "openpyxl" in said
 
@@ -384,14 +390,14 @@ def test_what_is_unpacked_stays_inside_and_is_gone_afterwards(tmp_path, monkeypa
     text = official.people("nhis", 60).to_csv(index=False)
     archive = official.zipped(tmp_path / "adult21csv.zip", {"../../../adult21.csv": text})
     before = set(tmp_path.rglob("*"))
-    with open_raw([archive], record("nhis").expected_files) as files:
+    with open_raw([archive], find_record("nhis").expected_files) as files:
         assert [file.name for file in files] == ["adult21.csv"]
         new = set(tmp_path.rglob("*")) - before
         assert files[0] in new and all(temporary in path.parents for path in new)
     assert set(tmp_path.rglob("*")) == before
     # The registry names the archive that was given.
     out = tmp_path / "out"
-    made = build("nhis", archive, replicates=4, bootstrap=["iid"], out=out, progress=False)
+    made = build_survey("nhis", archive, replicates=4, bootstrap=["iid"], out=out, progress=False)
     truth = json.loads((out / "marginal/registry.json").read_text())["truths"][made.key]
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     assert truth["raw"] == [{"file": "adult21csv.zip", "sha256": digest}]
@@ -407,7 +413,7 @@ def test_the_name_of_the_file_inside_tells_the_year(tmp_path, given):
     path = official.save(official.people("gss", 80), tmp_path / "raw" / "GSS2022.dta")
     if given.endswith(".zip"):
         official.zipped(tmp_path / given, {"2022/GSS2022.dta": path, "2022/Codebook.pdf": "%PDF"})
-    assert load_microdata(record("gss"), tmp_path / given).vintage == "2022"
+    assert load_microdata(find_record("gss"), tmp_path / given).vintage == "2022"
 
 
 @pytest.mark.parametrize("survey", ["meps", "gss", "acs", "twins"])
@@ -424,7 +430,7 @@ def test_nobody_counts_twice(tmp_path, survey):
         with zipfile.ZipFile(path) as bundle:
             bundle.extractall(tmp_path)
     try:
-        data = load_microdata(record(survey), tmp_path, MICRODATA[survey][0])
+        data = load_microdata(find_record(survey), tmp_path, MICRODATA[survey][0])
     except EpidemiaError as error:
         assert any(name in str(error).lower() for name in ("h243", "gss2022", "psam_pusa"))
     else:
@@ -466,9 +472,9 @@ def test_labels_in_another_encoding(tmp_path):
     path = tmp_path / "gss7224_r1.dta"
     official.save(frame, path, variable_value_labels=labels)
     path.write_bytes(path.read_bytes().replace(apostrophe.encode(), b"\xe2\x80\xff"))
-    assert len(load_microdata(record("gss"), path, "2022")) == 50
+    assert len(load_microdata(find_record("gss"), path, "2022")) == 50
     frame = official.people("brfss", 60)
     labels = [f"DON{apostrophe}T KNOW" if name == "EXTRA" else "" for name in frame]
     path = official.save(frame, tmp_path / "LLCP2023.XPT", column_labels=labels)
     path.write_bytes(path.read_bytes().replace(apostrophe.encode(), b"\x92  "))
-    assert len(load_microdata(record("brfss"), path)) == 60
+    assert len(load_microdata(find_record("brfss"), path)) == 60

@@ -285,7 +285,7 @@ def test_no_damage_to_our_files_stops_somebody_elses_run(tmp_path, monkeypatch, 
     monkeypatch.setattr(type(OBSERVATION), "ways", {"letters": OBSERVATION.ways["letters"]})
     monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path / "nothing")
     monkeypatch.setattr(benchmarks, "BENCHMARKS", {"observation": OBSERVATION})
-    monkeypatch.setattr(yamls, "write", lambda folder, files: None)
+    monkeypatch.setattr(yamls, "write_tasks", lambda folder, files: None)
     homes, manager = damaged(tmp_path), extended(Asked)
     assert len(homes) > 60
     for kind, home in homes.items():

@@ -11,13 +11,13 @@ from report_parts import command
 from toy_survey import RECORD, build, people
 
 from lm_eval_epidemia.api import tasks
-from lm_eval_epidemia.benchmarks import leaves, members
+from lm_eval_epidemia.benchmarks import find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness.arguments import checked
+from lm_eval_epidemia.harness.arguments import wrap_simple_evaluate
 from lm_eval_epidemia.surveys import catalogue
 
 CHANGES = yaml.safe_load((REPOSITORY / "tests" / "data" / "toy_changes.yaml").read_text())
@@ -46,15 +46,15 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     shipped = [*catalogue.records()]
     path = write(home / "surveys")
     assert [*catalogue.records()] == [*shipped, "toy"]
-    assert {TASK, f"{TASK}_likelihood"} <= {*leaves()}
+    assert {TASK, f"{TASK}_likelihood"} <= {*list_leaves()}
     named = write(tmp_path / "named", changed("Is this person happy?", "Would they say so?"))
     other = write(tmp_path / "other", changed("survey: toy", "survey: yours"))
     # One file named twice is one record.
     places = map(str, (named, named.parent, other.parent))
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.pathsep.join(places))
     look()
-    assert catalogue.own() == {"toy": named, "yours": other}
-    assert catalogue.record("toy").variables["happy"][0].question == "Would they say so?"
+    assert catalogue.find_own_records() == {"toy": named, "yours": other}
+    assert catalogue.find_record("toy").variables["happy"][0].question == "Would they say so?"
     assert f"{named} is a record of 'toy' too, and is used" in caplog.text
     (tmp_path / "empty").mkdir()
     # A device is no record, and a pipe would be waited for.
@@ -66,7 +66,7 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     monkeypatch.delenv("EPIDEMIA_RECORDS")
     path.unlink()
     look()
-    assert [*catalogue.records()] == shipped and TASK not in leaves()
+    assert [*catalogue.records()] == shipped and TASK not in list_leaves()
 
 
 def test_record_stands_anywhere_on_the_line(tmp_path, monkeypatch, capsys):
@@ -84,9 +84,9 @@ def test_a_wrong_record_is_left_out_and_says_why(home, old, new, said, caplog):
     write(home / "surveys", changed(old, new))
     assert len(catalogue.records()) == 16
     assert "one of your survey records is left out" in caplog.text and said in caplog.text
-    assert store.available()  # what ships goes on
+    assert store.list_available()  # what ships goes on
     with pytest.raises(EpidemiaError, match=r"toy\.yaml"):
-        catalogue.record("toy")
+        catalogue.find_record("toy")
     # The next run is told again, though nothing is read again.
     notices.forget()
     caplog.clear()
@@ -95,17 +95,17 @@ def test_a_wrong_record_is_left_out_and_says_why(home, old, new, said, caplog):
 
 
 def test_a_record_that_is_written_while_python_runs_is_seen(home):
-    assert TASK not in {*tasks()["task"]} | {*leaves()}
+    assert TASK not in {*tasks()["task"]} | {*list_leaves()}
     (home / "surveys").mkdir()
     (home / "surveys" / "toy.yaml").write_text(RECORD)
-    assert TASK not in leaves()  # the disk as it was last looked at
-    assert TASK in {*tasks()["task"]} & {*leaves()}
+    assert TASK not in list_leaves()  # the disk as it was last looked at
+    assert TASK in {*tasks()["task"]} & {*list_leaves()}
     # And by a run.
     (home / "surveys" / "later.yaml").write_text(changed("survey: toy", "survey: later"))
     later = TASK.replace("toy", "later")
-    assert later not in leaves()
+    assert later not in list_leaves()
     with pytest.raises(EpidemiaError, match=f"{later} has no ground truth here: it needs toy.csv"):
-        checked(lambda tasks: tasks)([later])
+        wrap_simple_evaluate(lambda tasks: tasks)([later])
 
 
 def test_a_record_replaces_one_that_ships(home):
@@ -113,7 +113,7 @@ def test_a_record_replaces_one_that_ships(home):
     write(home / "surveys", text, "gss.yaml")
     own = [name for name in catalogue.all_tasks() if "_gss_" in name]
     assert len(own) == 4 and own[3] == "epidemia_marginal_gss_happy"
-    assert "epidemia_low_gss" in leaves()["epidemia_low_gss_happy_by_sex"].entry.groups
+    assert "epidemia_low_gss" in list_leaves()["epidemia_low_gss_happy_by_sex"].entry.groups
 
 
 def test_from_record_to_scores_in_every_way_and_without_it(
@@ -123,10 +123,10 @@ def test_from_record_to_scores_in_every_way_and_without_it(
     monkeypatch.setenv("EPIDEMIA_RECORDS", str(path))
     look()
     built = build(raw).tasks
-    assert members("epidemia_toy") == [(name, "letters") for name in built[:3]]
-    assert built[3:] == [EVERYBODY] and members("toy") == [(name, "letters") for name in built]
+    assert find_tasks("epidemia_toy") == [(name, "letters") for name in built[:3]]
+    assert built[3:] == [EVERYBODY] and find_tasks("toy") == [(name, "letters") for name in built]
     # The groups that ship are the same for everybody.
-    likelihoods = map(members, ("epidemia_toy_likelihood", "epidemia_extra_likelihood"))
+    likelihoods = map(find_tasks, ("epidemia_toy_likelihood", "epidemia_extra_likelihood"))
     assert [(TASK, "likelihood") in of for of in likelihoods] == [True, False]
     monkeypatch.setenv("EPIDEMIA_RECORDS", "")
     asked = "epidemia_toy,epidemia_toy_likelihood,epidemia_toy_sampled,epidemia_marginal_toy"
@@ -159,14 +159,16 @@ def test_a_record_that_counts_something_else_than_its_truth_wants_a_build(home, 
         write(path.parent, changed(*edit, text))
         notices.forget()
         assert (
-            (TASK in store.available()) == (edit in CHANGES["worded"]) == (said not in caplog.text)
+            (TASK in store.list_available())
+            == (edit in CHANGES["worded"])
+            == (said not in caplog.text)
         ), edit
     with pytest.raises(EpidemiaError, match=f"{said}.*build toy --vintage 2020 --raw FILE"):
-        store.load(TASK)
+        store.load_truth(TASK)
     write(path.parent)
     # Everybody and the cells have joint errors if they are of builds alike.
-    assert store.load(TASK).sample == store.load(EVERYBODY).sample
+    assert store.load_truth(TASK).sample == store.load_truth(EVERYBODY).sample
     build(raw, replicates=12, only=["marginal"])
-    assert store.load(EVERYBODY).sample.startswith("toy_2020-marginal ")
+    assert store.load_truth(EVERYBODY).sample.startswith("toy_2020-marginal ")
     build(raw, only=["marginal"])
-    assert store.load(TASK).sample == store.load(EVERYBODY).sample
+    assert store.load_truth(TASK).sample == store.load_truth(EVERYBODY).sample

@@ -10,9 +10,16 @@ from scipy import integrate, linalg, stats
 
 from lm_eval_epidemia.findings.documents import Matched, _compared
 from lm_eval_epidemia.report.versus import _of_documents, _range, p_value
-from lm_eval_epidemia.results.documents import Metric
+from lm_eval_epidemia.results.documents import MetricKey
 from lm_eval_epidemia.score import outcomes
-from lm_eval_epidemia.score.outcomes import MCNEMAR, PAIRED_T, Answers, clustered, mcnemar, paired
+from lm_eval_epidemia.score.outcomes import (
+    MCNEMAR,
+    PAIRED_T,
+    Answers,
+    average_clusters,
+    compare_paired,
+    mcnemar,
+)
 
 
 def answers(differences, clusters=None, start=0):
@@ -26,27 +33,30 @@ def test_right_and_wrong_answers_have_mcnemar_and_rows_of_one_document_do_not():
     assert mcnemar(8, 2) == mcnemar(2, 8) == pytest.approx(112 / 1024)
     assert mcnemar(5, 5) == mcnemar(0, 0) == 1
     first, second = [1, 1, 1, 1, 0, 1, 0, 1, 1], [0, 0, 1, 0, 1, 0, 0, 0, 0]
-    result = paired([Answers(first, second, range(9))])
+    result = compare_paired([Answers(first, second, range(9))])
     assert (result.wins, result.losses, result.test) == (6, 1, MCNEMAR)
     # 2 (C(7,0) + C(7,1)) / 2^7
     assert result.p == pytest.approx(16 / 128)
     assert (result.first, result.second) == (pytest.approx(7 / 9), pytest.approx(2 / 9))
-    by_document = paired([Answers(first, second, [0, 0, 1, 1, 2, 2, 3, 4, 5])])
+    by_document = compare_paired([Answers(first, second, [0, 0, 1, 1, 2, 2, 3, 4, 5])])
     assert (by_document.test, by_document.clusters) == (PAIRED_T, 6)
     # Of tasks that count alike, whatever their rows, rows do not.
     tasks = [Answers(first, second, range(9)), Answers([1, 0], [0, 0], [9, 10])]
-    assert [paired(tasks, by_size).test for by_size in (True, False)] == [MCNEMAR, PAIRED_T]
+    assert [compare_paired(tasks, by_size).test for by_size in (True, False)] == [MCNEMAR, PAIRED_T]
     # What never varied has no error; right where the other is wrong, three times: 2 / 2^3.
     for tasks in ([answers([0.5] * 3)], [answers([2.0])], [answers([1, 2]), answers([3])]):
-        assert math.isnan(paired(tasks).of.error) and math.isnan(paired(tasks).p)
-    assert paired([Answers([1, 1, 1], [0, 0, 0], range(3))]).p == 0.25
+        assert math.isnan(compare_paired(tasks).of.error) and math.isnan(compare_paired(tasks).p)
+    assert compare_paired([Answers([1, 1, 1], [0, 0, 0], range(3))]).p == 0.25
 
 
 def test_one_row_a_document_is_the_paired_t_of_scipy():
     """A matrix of 20,000 documents would take 3.2 GB."""
     rng = np.random.default_rng(1)
     first, second = rng.normal(0.01, 1, 20_000), rng.normal(0, 1, 20_000)
-    result, scipy = paired([Answers(first, second, range(20_000))]), stats.ttest_rel(first, second)
+    result, scipy = (
+        compare_paired([Answers(first, second, range(20_000))]),
+        stats.ttest_rel(first, second),
+    )
     assert result.test == PAIRED_T and result.of.freedom == pytest.approx(19_999)
     assert result.p == pytest.approx(scipy.pvalue)
     reach = result.of.reach(0.95)
@@ -60,17 +70,17 @@ def test_rows_of_one_document_are_one_observation():
     Cluster g adds ``S_g / (T sqrt(1 - n_g / T))``, T = 4: 2 / (4 sqrt(1/2)), -.5 / (4 sqrt(3/4)),
     -1.5 / (4 sqrt(3/4)). Squares: 1/2, 1/48, 9/48.
     """
-    result = paired([answers([2, 1, 0, -1], ["a", "a", "b", "c"])])
+    result = compare_paired([answers([2, 1, 0, -1], ["a", "a", "b", "c"])])
     assert result.of.mean == 0.5
     assert result.of.error**2 == pytest.approx(1 / 2 + 1 / 48 + 9 / 48)
     # Every row twice says nothing new: error and freedom stay what they were.
     d = np.random.default_rng(2).normal(size=12)
     twice = [*np.repeat(range(12), 2)]
-    once, twice = paired([answers(d)]), paired([answers(np.repeat(d, 2), twice)])
+    once, twice = compare_paired([answers(d)]), compare_paired([answers(np.repeat(d, 2), twice)])
     assert twice.of == pytest.approx(once.of) and twice.p == pytest.approx(once.p)
     assert once.of.freedom == pytest.approx(11)
     # Two tasks with the same rows: their mean is as uncertain as either alone, not less.
-    both, apart = (paired([answers(d), answers(d, start=start)]) for start in (0, 12))
+    both, apart = (compare_paired([answers(d), answers(d, start=start)]) for start in (0, 12))
     assert both.of.error == pytest.approx(once.of.error) and both.of.freedom == pytest.approx(11)
     assert apart.of.error == pytest.approx(once.of.error / math.sqrt(2))
     assert (both.clusters, apart.clusters) == (12, 24)
@@ -82,7 +92,7 @@ def test_groups_weigh_tasks_as_lm_eval_does():
     values = [rng.normal(mean, 1, size) for mean, size in enumerate(sizes)]
     tasks = [answers(of, start=100 * number) for number, of in enumerate(values)]
     means, errors = ([of(each) for each in values] for of in (np.mean, stats.sem))
-    even, pooled = paired(tasks, by_size=False), paired(tasks)
+    even, pooled = compare_paired(tasks, by_size=False), compare_paired(tasks)
     assert even.of.mean == pytest.approx(np.mean(means))
     # lm-eval's own error of a mean of means, of the differences.
     assert even.of.error == pytest.approx(unweighted_mean_stderr(errors))
@@ -94,13 +104,15 @@ def test_groups_weigh_tasks_as_lm_eval_does():
     assert pooled.of.freedom == pytest.approx(v.sum() ** 2 / (v**2 / (sizes - 1)).sum())
     # Over tasks: as means they are three observations; by size, three clusters of rows.
     assert even.over_tasks.error == pytest.approx(stats.sem(means))
-    assert pooled.over_tasks == pytest.approx(clustered(rows, [*np.repeat([0, 1, 2], sizes)]))
+    assert pooled.over_tasks == pytest.approx(
+        average_clusters(rows, [*np.repeat([0, 1, 2], sizes)])
+    )
 
 
 def over(of, clustered_by=""):
     """The row of a task of which everything but the answers is left open."""
     file = SimpleNamespace(higher_is_better={"task": {"acc": True}})
-    metric, task = Metric("acc", ""), SimpleNamespace(task="task", file=file)
+    metric, task = MetricKey("acc", ""), SimpleNamespace(task="task", file=file)
     pair = Matched(task, task, {metric: of}, clustered_by, ([], []), [])
     return _compared("task", [pair], metric, False)
 
@@ -142,7 +154,9 @@ def test_p_values_and_intervals_have_more_digits_at_the_edge():
 
 def prior_of(variances, freedom):
     logs = np.log(variances)
-    return outcomes.Prior(*map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom)))
+    return outcomes.VariancePrior(
+        *map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom))
+    )
 
 
 #: Tasks by outcome: those of `epidemia_joint`, of low and high together, equal ones, two.
@@ -164,7 +178,7 @@ def test_cr2_and_its_freedom_are_those_of_the_matrices(sizes):
         terms.append((ones[at].T @ adjusted @ (rest @ values)[at] / tasks).item())
         vectors.append(rest[:, at] @ adjusted @ ones[at].ravel() / tasks)
     p = np.array(vectors) @ np.array(vectors).T
-    found = outcomes.clustered(values, clusters)
+    found = outcomes.average_clusters(values, clusters)
     assert found.mean == pytest.approx(values.mean())
     assert found.error == pytest.approx(math.sqrt(sum(x * x for x in terms)))
     assert found.freedom == pytest.approx(np.trace(p) ** 2 / np.trace(p @ p))
@@ -176,7 +190,7 @@ def test_cr2_by_hand():
     Variance: (2^2 / (1 - 1/4) + 2^2 / (1 - 3/4)) / 16 = (16/3 + 16) / 16 = 4/3. Freedom: 16 / (1 +
     9 + 2 * 1 * 9 / (3 * 1)) = 1.
     """
-    found = outcomes.clustered([4.0, 0.0, 1.0, 3.0], "abbb")
+    found = outcomes.average_clusters([4.0, 0.0, 1.0, 3.0], "abbb")
     assert found == pytest.approx((2.0, math.sqrt(4 / 3), 1.0))
     # t(0.975, 1) = 12.7062.
     assert found.reach(0.95) == pytest.approx(12.7062 * math.sqrt(4 / 3), rel=1e-5)
@@ -184,10 +198,10 @@ def test_cr2_by_hand():
 
 def test_equal_clusters_are_a_t_test_of_their_means():
     values = np.random.default_rng(2).normal(size=12)
-    found = outcomes.clustered(values, np.tile(range(4), 3))
+    found = outcomes.average_clusters(values, np.tile(range(4), 3))
     means = values.reshape(3, 4).mean(axis=0)
     assert found == pytest.approx((means.mean(), stats.sem(means), 3.0))
-    alone = outcomes.clustered([1.0, 2.0], "aa")
+    alone = outcomes.average_clusters([1.0, 2.0], "aa")
     assert alone.mean == 1.5 and math.isnan(alone.error) and math.isnan(alone.reach(0.95))
     assert alone.freedom == 0
 
@@ -232,8 +246,14 @@ def test_variances_that_differ_by_chance_alone_have_one_value():
 def test_a_moderated_error_lies_between_its_own_and_the_prior():
     """(6 * 4 + 3 * 1) / 9 = 3 with 9 degrees of freedom."""
     own = outcomes.Clustered(1.0, 1.0, 3.0)
-    assert outcomes.moderated(own, outcomes.Prior(6.0, 4.0)) == pytest.approx(
+    assert outcomes.moderate_variance(own, outcomes.VariancePrior(6.0, 4.0)) == pytest.approx(
         (1.0, math.sqrt(3), 9.0)
     )
-    assert outcomes.moderated(own, outcomes.Prior(6.0, 4.0), most=5.0).freedom == 5.0
-    assert outcomes.moderated(own, outcomes.Prior(math.inf, 4.0), most=18.0) == (1.0, 2.0, 18.0)
+    assert (
+        outcomes.moderate_variance(own, outcomes.VariancePrior(6.0, 4.0), most=5.0).freedom == 5.0
+    )
+    assert outcomes.moderate_variance(own, outcomes.VariancePrior(math.inf, 4.0), most=18.0) == (
+        1.0,
+        2.0,
+        18.0,
+    )

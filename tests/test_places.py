@@ -11,7 +11,7 @@ from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import Answered, with_known
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known
 from lm_eval_epidemia.findings.countries import places as finding
 from lm_eval_epidemia.findings.countries import regions
 from lm_eval_epidemia.findings.task import curve, distribution
@@ -26,17 +26,19 @@ REGION = {f"{region}{n}": region for region in "XZY" for n in range(5)}
 
 
 def part(name):
-    return part_of(store.load(WORLD + name))
+    return part_of(store.load_truth(WORLD + name))
 
 
 def test_places_count_the_same_and_are_of_the_condition_that_has_larger_ones():
     """Cells of A weigh .6 and .2, of B .2: alike, A's share half. Off by .3 and .1: as weighed."""
-    assert places.alike(np.array([0.6, 0.2, 0.2]), [*"AAB"]) == pytest.approx([0.375, 0.125, 0.5])
+    assert places.weigh_alike(np.array([0.6, 0.2, 0.2]), [*"AAB"]) == pytest.approx(
+        [0.375, 0.125, 0.5]
+    )
     p, q = np.array([0.5, 0.2, 1.0]), np.array([0.8, 0.3, 0.6])
     of = SimpleNamespace(weights=np.array([0.1, 0.3, 0.6]), p=np.array([p, 1 - p]).T)
-    off = places.misplaced(of, [*"AAB"], np.array([q, 1 - q]).T)
+    off = places.find_misplaced(of, [*"AAB"], np.array([q, 1 - q]).T)
     assert off == pytest.approx({"A": (0.03 + 0.03) / 0.4, "B": 0.4})
-    assert places.places_of(part_of(store.load(DRUGS[0]))) is None
+    assert places.places_of(part_of(store.load_truth(DRUGS[0]))) is None
     known = part("tobacco_by_country_sex")
     of, given = places.places_of(known), list(known.truth.given)
     assert of.within["France"] == {"region": "Europe", "income": "upper third"}
@@ -45,7 +47,7 @@ def test_places_count_the_same_and_are_of_the_condition_that_has_larger_ones():
     women = [place == "South Asia" and sex == "Female" for (_, sex), place in larger]
     mean = np.average(known.p[women], axis=0, weights=known.weights[women])
     for country in ("India", "Nepal"):
-        answer = places.averages(known, of, "region")[given.index((country, "Female"))]
+        answer = places.average_places(known, of, "region")[given.index((country, "Female"))]
         assert answer == pytest.approx(mean)
 
 
@@ -71,13 +73,13 @@ def test_a_gap_and_its_error_by_hand():
     # place out moves the mean of all and the region's distance from it by the same.
     errors = np.array([np.var(v, ddof=1) / 5 for v in (x, z, y)]) ** 0.5
     for tasks in ([off], [off, off]):
-        known = places.by_region(tasks, REGION)
+        known = places.compare_regions(tasks, REGION)
         assert (known.names, known.places) == ([*"XZY"], [5, 5, 5])
         assert known.off == pytest.approx([0.2, 0.3, 0.5]) and known.gap == pytest.approx(0.3)
         assert known.errors == pytest.approx(errors)
         assert known.gap_error == pytest.approx(np.hypot(errors[0], errors[2]))
     # One region of five places and one of four.
-    assert places.by_region([dict.fromkeys([*REGION][:9], 0.1)], REGION) is None
+    assert places.compare_regions([dict.fromkeys([*REGION][:9], 0.1)], REGION) is None
 
 
 def test_a_task_that_a_region_lacks_moves_no_gap():
@@ -87,7 +89,7 @@ def test_a_task_that_a_region_lacks_moves_no_gap():
     """
     even = {place: 0.1 + 0.2 * (place[0] == "Y") for place in REGION if place[0] != "Z"}
     harder = {place: off + 0.4 for place, off in even.items() if place[0] == "X" or place == "Y0"}
-    assert places.by_region([even, harder], REGION).gap == pytest.approx(0.2)
+    assert places.compare_regions([even, harder], REGION).gap == pytest.approx(0.2)
 
 
 def test_rounding_is_half_the_last_digit_and_moves_no_score_by_more():
@@ -112,12 +114,12 @@ def test_rounding_is_half_the_last_digit_and_moves_no_score_by_more():
 
 def test_who_is_known_is_asked_the_most_that_some_model_was():
     """A run that was cut off does not change what the others are held against."""
-    truth = store.load(WORLD + "obese_by_country")
+    truth = store.load_truth(WORLD + "obese_by_country")
     asked = Asked(truth.task, "letters")
     parts = [part_of(truth), part_of(truth, np.arange(len(truth.p)) < 5)]
-    groups = [Answered(0, "g", {asked: (of, Elicited(of.p))}) for of in parts]
+    groups = [AnsweredGroup(0, "g", {asked: (of, Elicited(of.p))}) for of in parts]
     for order in (groups, groups[::-1]):
-        *_, known = with_known(order, {"knows all": lambda of: of.p})
+        *_, known = add_known(order, {"knows all": lambda of: of.p})
         assert known.who == "knows all" and len(known.tasks[asked][1].q) == len(truth.p)
 
 

@@ -15,7 +15,7 @@ from test_endpoint import seeds, sent
 
 from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors
-from lm_eval_epidemia.benchmarks.prior.metrics import said
+from lm_eval_epidemia.benchmarks.prior.metrics import read_answers
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.harness import run as harness_run
@@ -44,7 +44,7 @@ def test_every_reply_is_read_or_counted():
     expected = [parameters for _, parameters in REPLIES]
     read = sum(parameters is not None for parameters in expected)
     assert results["results"][TASK]["answered,none"] == pytest.approx(read / number)
-    stated = said(results["epidemia"]["said"][TASK], store.load(TASK))
+    stated = read_answers(results["epidemia"]["said"][TASK], store.load_quantities(TASK))
     unread = (math.nan, math.nan)
     np.testing.assert_equal(
         np.stack([stated.a[:3].ravel(), stated.b[:3].ravel()], axis=1),
@@ -52,7 +52,7 @@ def test_every_reply_is_read_or_counted():
     )
     # Another seed for each, or all five estimates of a cell would be drawn alike.
     assert len(seeds(server)) == number
-    assert {one.family for one in store.load(TASK).quantities[:3]} == {"normal"}
+    assert {one.family for one in store.load_quantities(TASK).quantities[:3]} == {"normal"}
 
 
 def test_a_system_prompt_reaches_the_server():
@@ -79,7 +79,7 @@ OFF = {None: 1, "low": 2, "high": 0.5, "conservative": 1.5}
 @pytest.fixture
 def opinionated():
     """A served model that is off by a known factor, which effort and system prompt decide."""
-    truth, asked = store.load(TASK), split(TASK, "direct")["prompt"][:10]
+    truth, asked = store.load_quantities(TASK), split(TASK, "direct")["prompt"][:10]
     errors = baseline_errors(truth)[:, 0]
     of_prompt = {text: place // 5 for place, text in enumerate(asked)}
 
@@ -100,7 +100,7 @@ def test_settings_as_the_page_has_them_reach_the_server(
     opinionated, epidemia, tmp_path, monkeypatch
 ):
     """What docs/guides/priors.md tells to type changes what the server gets."""
-    monkeypatch.setattr(harness_run, "only_ours", lambda tasks: True)
+    monkeypatch.setattr(harness_run, "has_only_ours", lambda tasks: True)
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
     from test_commands import commands_of  # which needs torch
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from replicates import Says
 
 from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS
-from lm_eval_epidemia.benchmarks import WAYS, in_way, leaves, members
+from lm_eval_epidemia.benchmarks import WAYS, find_tasks, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged, ways
 from lm_eval_epidemia.benchmarks.prior import ways as priors
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
@@ -49,7 +49,7 @@ def read(way, text, family="normal", unit="cm"):
 @pytest.mark.parametrize("way", WRITTEN)
 def test_prompts_are_clean_and_all_different(way):
     for entry in PRIOR.asked(way):
-        truth, rows = store.load(entry.name), split(entry.name, way)
+        truth, rows = store.load_quantities(entry.name), split(entry.name, way)
         assert len(rows) == priors.REPEATS * len(truth.quantities)
         for row in rows:
             one, text = truth.quantities[row["cell"]], row["prompt"]
@@ -69,7 +69,7 @@ def test_prompts_are_clean_and_all_different(way):
 
 def test_numbers_of_a_grid_are_written_alike():
     for entry in PRIOR.asked("grid"):
-        truth, rows = store.load(entry.name), split(entry.name, "grid")
+        truth, rows = store.load_quantities(entry.name), split(entry.name, "grid")
         assert len(rows) == len(truth.quantities)
         for one, row in zip(truth.quantities, rows, strict=True):
             numbers = row["choices"]
@@ -97,7 +97,7 @@ def test_points_of_a_grid():
         # A range that nobody rounded: off by less than a twentieth of a step.
         (quantity("normal", "x", 0, 1 / 3), "0.000", "0.008", "0.333"),
     ):
-        points = ways.written(one)
+        points = ways.format_grid(one)
         assert (points[0], points[1], points[-1]) == (first, second, last)
         assert "-0.0" not in points
 
@@ -136,10 +136,10 @@ def test_a_per_cent_sign_has_a_meaning_for_what_is_measured_in_per_cent():
 @pytest.mark.filterwarnings("error")
 def test_extremes_that_are_read_can_be_judged():
     """No parameters overflow, or are integrated for ever, about a share or a mean."""
-    truth = store.load(TASK)
+    truth = store.load_quantities(TASK)
     is_share = judged.proportions(truth)
     kept = np.isin(np.arange(len(is_share)), [is_share.argmax(), is_share.argmin()])
-    truth = judged.part_of(truth, kept)
+    truth = judged.select_quantities(truth, kept)
     tiny, huge = 1e-15, 1e15
     for family, extremes in {
         "normal": [(a, b) for a in (-huge, 0, tiny, 0.3, 7, huge) for b in (tiny, huge)],
@@ -150,7 +150,7 @@ def test_extremes_that_are_read_can_be_judged():
             assert read("direct", f"<prior>{a!r}, {b!r}</prior>", family).value[1:] == (a, b)
         shape = len(truth.quantities), len(extremes)
         a, b = (np.broadcast_to(each, shape) for each in np.transpose(extremes))
-        stated = judged.Stated(np.full(shape, FAMILIES.index(family)), a, b)
+        stated = judged.FamilyPriors(np.full(shape, FAMILIES.index(family)), a, b)
         found = judged.judge(truth, stated)
         for each in (found.centre, found.spread, found.crps, found.posterior_error, found.ratio):
             assert np.isfinite(each).all()
@@ -225,7 +225,7 @@ def test_a_respondent_scores_alike_in_all_written_ways(kind):
     names = [in_way(TASK, way) for way in ways]
     results = evaluate(names, model_args=f"kind={kind}", limit=10)["results"]
     first = 0 if kind == "truth" else results[TASK]["error_ratio,none"]
-    assert {one.family for one in store.load(TASK).quantities[:10]} == {"normal", "beta"}
+    assert {one.family for one in store.load_quantities(TASK).quantities[:10]} == {"normal", "beta"}
     for name in names:
         assert results[name]["error_ratio,none"] == pytest.approx(first, rel=1e-6, abs=1e-9), name
         assert results[name]["answered,none"] == 1
@@ -234,7 +234,7 @@ def test_a_respondent_scores_alike_in_all_written_ways(kind):
 def test_a_grid_recovers_a_known_normal_within_one_step():
     one = quantity("normal", "cm", 64, 144)
     points = ways.points(one)
-    row = row_of("grid", choices=ways.written(one))
+    row = row_of("grid", choices=ways.format_grid(one))
     for m, s in ((100.3, 5.0), (80.0, 2.0), (120.9, 8.0)):
         believed = np.full((priors.REPEATS, 3), np.nan)
         believed[0] = NORMAL, m, s
@@ -252,7 +252,7 @@ def test_a_grid_recovers_the_marginal_through_lm_eval():
     """Each row is scored at its own numbers."""
     name = in_way(TASK, "grid")
     samples = evaluate([name], model_args="kind=mean", log_samples=True)["samples"][name]
-    truth = store.load(TASK)
+    truth = store.load_quantities(TASK)
     for sample in samples:
         one = truth.quantities[sample["doc"]["cell"]]
         logs = np.array([float(response[0]) for response in sample["filtered_resps"]])
@@ -347,21 +347,21 @@ def test_cost_counts_five_estimates_and_one_request_per_number():
 def test_a_set_that_a_user_built_is_found_at_once(home):
     """Leaves, groups and task files follow what lies in the user's folder."""
     own = "epidemia_prior_own1"
-    assert own not in leaves()
+    assert own not in list_leaves()
     assert task_path() == paths.shipped_task_yamls()
-    truth = store.load(TASK)
-    few = judged.part_of(truth, np.arange(len(truth.quantities)) < 3)._replace(task=own)
-    store.write(store.built(), few)
-    assert leaves()[own].group == "epidemia_prior_own"
-    assert members("epidemia_prior_own_quantile") == [(own, "quantile")]
+    truth = store.load_quantities(TASK)
+    few = judged.select_quantities(truth, np.arange(len(truth.quantities)) < 3)._replace(task=own)
+    store.write_quantities(store.find_built_folder(), few)
+    assert list_leaves()[own].group == "epidemia_prior_own"
+    assert find_tasks("epidemia_prior_own_quantile") == [(own, "quantile")]
     first = task_path()
     assert first.is_relative_to(home)
     results = evaluate(["epidemia_prior_own"], model_args="kind=truth")["results"]
     assert results[own]["error_ratio,none"] == pytest.approx(0, abs=1e-9)
     # Written anew when it changes, and gone with it.
-    store.write(store.built(), few._replace(title="Another"))
+    store.write_quantities(store.find_built_folder(), few._replace(title="Another"))
     assert task_path() not in (first, paths.shipped_task_yamls())
-    shutil.rmtree(store.built())
+    shutil.rmtree(store.find_built_folder())
     look()
-    assert own not in leaves()
+    assert own not in list_leaves()
     assert task_path() == paths.shipped_task_yamls()

@@ -15,10 +15,10 @@ from report_parts import by, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, graph, questions
-from lm_eval_epidemia.benchmarks.intervention.metrics import graded, noticed
+from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects, measure_change
 from lm_eval_epidemia.benchmarks.prior import judged, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.findings import compare, find, interventions, parts, priors
 from lm_eval_epidemia.results import naming, published, replicates
 from lm_eval_epidemia.score import estimates, joint
@@ -52,7 +52,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(runs):
-    return read([runs], published=True)
+    return read_runs([runs], published=True)
 
 
 def row_of(table, model, part, about="", groups=(PRIOR, PLAIN)):
@@ -96,12 +96,12 @@ def check(row, values):
     assert (row.low, row.high) == pytest.approx(t) and row.samples == len(values)
 
 
-def respondent(task, load=questions.questions):
+def respondent(task, load=questions.make_questions):
     """Return truth, log-odds, and what was right, of the noisy respondent."""
     truth = load(task)
     p = INTERVENTION.answers(truth, "noisy", 0.7, 0)
     odds = np.log(p[:, 0] / p[:, 1])
-    return truth, odds, graded(truth, odds, np.ones(len(odds), dtype=bool))
+    return truth, odds, grade_effects(truth, odds, np.ones(len(odds), dtype=bool))
 
 
 def by_hand(task, shape, intervened, *queries):
@@ -119,7 +119,7 @@ def by_hand(task, shape, intervened, *queries):
 
 
 def test_errors_and_wins_are_means_over_quantities(results, seen):
-    truth, of = store.load(NHANES), said_by(results, CALIBRATED).judged
+    truth, of = store.load_quantities(NHANES), said_by(results, CALIBRATED).judged
     errors, samples, wins = of.error, of.baseline_error, of.wins
     check(seen("priors", CALIBRATED, "mean of error ratios"), errors / samples[:, 0])
     # A tenth of what so many independent people are off by is about 0, and no win.
@@ -144,7 +144,7 @@ def test_errors_and_wins_are_means_over_quantities(results, seen):
 def test_who_knows_the_population_stands_beside(results, seen):
     """An audit's independent simulation: error ratio .24, beats 5 to 30 in 97, 90, 81, 73 %."""
     assert seen("priors", KNOWER, "mean of error ratios").value == pytest.approx(0.24, abs=0.01)
-    (known,) = priors.knowers(results)["said"]
+    (known,) = priors.list_knowers(results)["said"]
     assert known.judged.wins.mean(axis=0) == pytest.approx([0.97, 0.90, 0.81, 0.73], abs=0.015)
     (note,) = find("wins")(results).left_out
     assert f"medium_11 of {NHANES} (N = 20, 30); " in note and "hard_1 " not in note
@@ -159,7 +159,7 @@ def test_models_are_ranked_by_wins_and_paired_over_quantities(results):
     first, second = (said_by(results, kind).judged.wins[:, 0] for kind in (CALIBRATED, SURE))
     assert (own["value"].iloc[1], own["error"].iloc[1]) == of_mean(first)
     # Of one set the interval is Student's t over the differences of its 74 quantities.
-    one = compare.compare(*(scores_of(results, kind) for kind in (CALIBRATED, SURE)))
+    one = compare.compare_scores(*(scores_of(results, kind) for kind in (CALIBRATED, SURE)))
     assert (one.difference, one.error) == of_mean(first - second)
     t = stats.t.interval(0.95, 73, one.difference, one.error)
     assert (one.low, one.high) == pytest.approx(t) and one.verdict == "better"
@@ -306,7 +306,7 @@ def test_what_is_noticed_has_the_error_of_its_samples(seen):
     truth, odds, right = respondent(RANDOM)
     moved = np.array([odds[pair.post] - odds[pair.base] for pair in truth.pairs])
     kappa = np.array([pair.effect.kappa for pair in truth.pairs])
-    same, changed, one = noticed(truth, right, odds)
+    same, changed, one = measure_change(truth, right, odds)
     a, b = moved[kappa == 0].mean(), moved[kappa == 1].mean()
     assert (same.value, changed.value, one.value) == pytest.approx((a, b, b - a))
     each, graphs = np.zeros((3, 15)), list(graph.GRAPHS)
@@ -321,10 +321,10 @@ def test_what_is_noticed_has_the_error_of_its_samples(seen):
 
 def test_answers_by_path_length_count_every_effect_with_a_yes_before(results):
     """Clusters (1, 1), (0): mean 2/3; sums of what is left 2/3, -2/3; 2/1 * 8/9 / 9, its root."""
-    assert estimates.pooled([1, 1, 0], [4, 4, 7])[:2] == pytest.approx((2 / 3, 4 / 9))
+    assert estimates.pool_clusters([1, 1, 0], [4, 4, 7])[:2] == pytest.approx((2 / 3, 4 / 9))
     graphs = {}
     for nodes in (3, 6):
-        for pair in questions.questions(f"{PLAIN}_large_{nodes:02}").pairs:
+        for pair in questions.make_questions(f"{PLAIN}_large_{nodes:02}").pairs:
             if pair.effect.before:
                 length = pair.scene.graph.distance(pair.effect.cause, pair.effect.result)
                 place = f"path of {length}", ("stays yes", "becomes no")[pair.effect.kappa]
@@ -337,10 +337,10 @@ def test_answers_by_path_length_count_every_effect_with_a_yes_before(results):
 
 def test_written_answers_that_could_not_be_read_are_counted(results):
     """Of 450 prompts 45 were not read: 0.1; they count as no answer, neither yes nor no."""
-    right = [1 if prompt.right else -1 for prompt in questions.questions(RANDOM).prompts]
+    right = [1 if prompt.right else -1 for prompt in questions.make_questions(RANDOM).prompts]
     words = " ".join("?" if i % 10 == 0 else str(x) for i, x in enumerate(right))
     scores = scores_of(results, "noise=0.7", "intervention", RANDOM).copy()
-    scores["way"], scores["said"] = "intervention_written", [replicates.said_of(words, 450, True)]
+    scores["way"], scores["said"] = "intervention_written", [replicates.read_said(words, 450, True)]
     written = results._replace(scores=scores)
     rows = by(find("interventions")(written).table.query("asked == ''"), "part")
     assert rows["not read"] == pytest.approx(0.1) and rows["accuracy"] < 0.9
@@ -348,7 +348,7 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     # Signs are no log-odds.
     assert find("notices")(written).table.empty
     with pytest.raises(ValueError, match="expected 1, -1, - and"):
-        replicates.said_of("1 -1 2", 3, written=True)
+        replicates.read_said("1 -1 2", 3, written=True)
 
 
 # What is read.
@@ -390,7 +390,7 @@ def test_damaged_lines_and_metrics_that_are_not_theirs_leave_their_file_out(runs
         source = runs / ("graphs/truth" if task == RANDOM else f"prior/{CALIBRATED}")
         path = rewritten(source, tmp_path / str(number), partial(edit, task=task, change=change))
         messages[str(path)] = task, says
-    results = read([runs / "prior/truth", tmp_path])
+    results = read_runs([runs / "prior/truth", tmp_path])
     assert len(results.runs) == 1 and len(results.notes) == len(messages)
     for path, (task, message) in messages.items():
         (note,) = [note for note in results.notes["text"] if path in note]
@@ -402,17 +402,17 @@ def test_infinite_metrics_count_as_not_known(runs, tmp_path, metric):
     """The share of wins stands, with its error where what was said can be read."""
     change = partial(edit, task=NHANES, change=metric, less=math.inf)
     path = rewritten(runs / "prior/truth", tmp_path / "x", change)
-    results = read([tmp_path])
+    results = read_runs([tmp_path])
     assert f"{path}: {NHANES}: {metric} is infinite" in results.notes["text"][0]
     (of,) = scores_of(results).to_dict("records")
     assert 0 < of["value"] <= 1 and (of["draws"] is None) == (metric == "error_ratio")
 
 
 def test_a_damaged_truth_is_what_is_blamed(runs, home):
-    shutil.copytree(store.paths.shipped_groundtruth() / "quantities", store.built())
-    draws = store.built() / "nhanes.draws.parquet"
+    shutil.copytree(store.paths.shipped_groundtruth() / "quantities", store.find_built_folder())
+    draws = store.find_built_folder() / "nhanes.draws.parquet"
     draws.write_bytes(draws.read_bytes()[:1000])
-    results = read([runs / "prior/truth"])
+    results = read_runs([runs / "prior/truth"])
     (note,) = results.notes["text"]
     assert [*results.scores["said"]] == [None] and str(draws) in note
     assert f"{NHANES}: tables" in note and "its truth on this machine cannot be used" in note
@@ -428,19 +428,19 @@ def test_what_was_said_of_another_truth_is_left_out_and_not_compared(runs, tmp_p
             file[part]["epidemia_prior_scf_7"] = file[part].get(NHANES, [])
 
     rewritten(runs / "prior" / SURE, tmp_path / "other", other)
-    results = read([runs / "prior/truth", tmp_path])
+    results = read_runs([runs / "prior/truth", tmp_path])
     notes = "\n".join(results.notes["text"])
     assert f"1 task ({NHANES}), whose answers come from another truth than the installed" in notes
     assert "epidemia_prior_scf_7: their quantities are not here. Make the set again" in notes
     assert find("pairs")(results).table.empty
-    assert find("priors")(read([tmp_path])).table.empty
+    assert find("priors")(read_runs([tmp_path])).table.empty
 
 
 def test_without_what_was_said_there_is_the_leaderboard_only(runs, tmp_path):
     """Where all samples agree it claims no error: 0 would be too much, and 1e-17 is left of it."""
     for name in (f"prior/{CALIBRATED}", "graphs/truth"):
         rewritten(runs / name, tmp_path / name, lambda file: file["epidemia"].pop("said"))
-    silent = read([tmp_path])
+    silent = read_runs([tmp_path])
     assert silent.notes["text"].str.contains("whose answers are not in the file").sum() == 2
     for name in ("priors", "wins", "quartiles", "interventions", "memorisation", "notices"):
         finding = find(name)(silent)
@@ -451,14 +451,14 @@ def test_without_what_was_said_there_is_the_leaderboard_only(runs, tmp_path):
 
 def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
     how = {"model_args": "kind=calibrated", "limit": 10}
-    results = read([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
+    results = read_runs([copied_run(tmp_path_factory, tmp_path, [NHANES], **how)])
     known = said_by(results)
-    assert [*known.truth.column("name")] == [*store.load(NHANES).column("name")[:10]]
+    assert [*known.truth.column("name")] == [*store.load_quantities(NHANES).column("name")[:10]]
     one = find("priors")(results).table.query("asked == '' and part == 'beats 5'").iloc[0]
     board = find("leaderboard")(results).table.query("group == @PRIOR").iloc[0]
     assert (one["value"], one["error"]) == pytest.approx((board["value"], board["error"]), rel=1e-3)
     assert one["samples"] == len(known.stated.a) == 10
-    said = replicates.said_of("9.8 -3.1 ? - 0", 5, written=False)
+    said = replicates.read_said("9.8 -3.1 ? - 0", 5, written=False)
     assert said.asked.tolist() == [True, True, True, False, True]
     assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
 
@@ -474,7 +474,7 @@ def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
     assert SCORES[RANDOM, "retrieval_written", "LLaMA-2"] == pytest.approx(10.68 / 14)
     known = {model: x for (*of, model), x in SCORES.items() if of == [TUEBINGEN, "knowledge"]}
     assert known == {"GPT-3 (text-davinci-003)": 0.80, "GPT-3.5": 0.89, "GPT-4": 0.96}
-    table = published.printed().query("table in ('7', '10')")
+    table = published.load_printed().query("table in ('7', '10')")
     shares = table.accuracy * np.where(table.graph == "bivariate", 2, 3) / 22
     means = shares.groupby([table.way, table.model, table.names]).sum().to_dict()
     page = (REPOSITORY / "docs/background/reproduce-others.md").read_text(encoding="utf-8")
@@ -510,7 +510,7 @@ def test_every_printed_number_of_a_table_is_in_the_findings(results):
         rows = find(name)(results).table.query("kind == 'published' and asked != ''")
         rows = rows[~rows["part"].isin(("difference", *interventions.SUBTRACTED))]
         shown += rows[["model", "value", "error"]].fillna({"error": 0}).to_numpy().tolist()
-    numbers = published.printed().query("table in ('3', '7', '8', '9', '10')")
+    numbers = published.load_printed().query("table in ('3', '7', '8', '9', '10')")
     numbers = numbers[["model", "accuracy", "error"]].to_numpy().tolist()
     assert sorted(shown) == sorted(numbers) and len(shown) == 30 + 2 * 96 + 36 + 12
 

@@ -11,10 +11,10 @@ from conftest import RAW, REPOSITORY
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior.judged import (
     judge,
+    make_priors,
     mean_of,
     of_baseline,
     proportions,
-    stated_as,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES, Samples
@@ -33,7 +33,7 @@ MODELS += ["meta-llama-3-70b", "meta-llama-3-8b"]
 
 @pytest.fixture(scope="module")
 def truth():
-    return store.load(answers.PUBLISHED)._replace(scored="published")
+    return store.load_quantities(answers.PUBLISHED)._replace(scored="published")
 
 
 def direct(truth, model, experiment="model_family_comparison"):
@@ -43,7 +43,7 @@ def direct(truth, model, experiment="model_family_comparison"):
         if (run.experiment, run.model, run.protocol, run.system_prompt)
         == (experiment, model, "direct", "base")
     ]
-    return stated_as(run.priors)
+    return make_priors(run.priors)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -118,7 +118,7 @@ def test_results_per_variable(truth):
     keys = ["experiment", "model", "system_prompt", "protocol", "temperature_or_effort"]
     summary = summary[summary.dataset == "nhanes"].astype({keys[-1]: str}).set_index(keys)
     for run in answers.runs(truth):
-        judged = judge(truth, stated_as(run.priors), published=True)
+        judged = judge(truth, make_priors(run.priors), published=True)
         rows = results[(results[keys] == list(run[:5])).all(axis=1)]
         table = rows.pivot(index="variable", columns="trial").loc[names]
         assert np.abs(judged.centre - truth.column("mean")[:, None]) == pytest.approx(

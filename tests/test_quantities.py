@@ -20,7 +20,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     SIZES,
     STEPS,
     SampleDesign,
-    estimate,
+    estimate_domain,
     span,
 )
 from lm_eval_epidemia.core import notices, paths
@@ -42,15 +42,17 @@ def openestimate():
 
 def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_path):
     """Record and draws, to the byte; and every number of the list of variables."""
-    path = store.write(tmp_path, MAKER["made_from"](openestimate), published=True)
+    path = store.write_quantities(tmp_path, MAKER["made_from"](openestimate), published=True)
     shipped = paths.shipped_groundtruth() / "quantities" / "nhanes.json"
-    assert store._table(store.read(path)).equals(store._table(store.load(NHANES)))
+    assert store._table(store.load_set_file(path)).equals(
+        store._table(store.load_quantities(NHANES))
+    )
     old, new = json.loads(shipped.read_text()), json.loads(path.read_text())
     for record in (old, new):  # Another pyarrow writes its own name into the draws.
         del record["sha256"], record["draws"]
     assert old == new
     listed = pd.read_parquet(openestimate / "variables.parquet").set_index("variable")
-    truth = store.load(NHANES)
+    truth = store.load_quantities(NHANES)
     columns = {"sd": "std", "family": "ground_truth_distribution_type"}
     for field in ("mean", "sd", "se", "n", "difficulty", "family"):
         theirs = listed.loc[truth.column("name"), columns.get(field, field)]
@@ -59,11 +61,11 @@ def test_the_published_set_is_what_the_published_files_say(openestimate, tmp_pat
 
 def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike(openestimate):
     people = pd.read_parquet(openestimate / "baseline_samples.parquet")
-    corrected = store.load(NHANES).baselines["corrected"]
+    corrected = store.load_quantities(NHANES).baselines["corrected"]
     for name, size, trial in (("easy_4", 10, 3), ("hard_7", 30, 24), ("WeightKg", 5, 0)):
         drawn = people.query("variable == @name and n == @size and trial == @trial")
         value = drawn.sort_values("draw")["value"].to_numpy()[:size]
-        q = list(store.load(NHANES).column("name")).index(name)
+        q = list(store.load_quantities(NHANES).column("name")).index(name)
         at = (q, SIZES.index(size), trial)
         assert corrected.mean[at] == pytest.approx(value.mean(), rel=1e-12)
         assert corrected.variance[at] == pytest.approx(value.var(), rel=1e-9)
@@ -71,7 +73,7 @@ def test_corrected_draws_of_the_published_set_are_the_first_people_counted_alike
 
 
 def test_the_74_are_14_marginals_and_20_of_each_difficulty():
-    truth = store.load(NHANES)
+    truth = store.load_quantities(NHANES)
     assert Counter(truth.column("difficulty")) == {"base": 14, "easy": 20, "medium": 20, "hard": 20}
     assert Counter(truth.column("family")) == {"normal": 42, "beta": 32}
     marginals = {each.base: each for each in truth.quantities if not each.conditions}
@@ -82,7 +84,7 @@ def test_the_74_are_14_marginals_and_20_of_each_difficulty():
 
 
 def test_wordings_of_the_74_say_people_survey_year_unit_and_every_bound():
-    for quantity in store.load(NHANES).quantities:
+    for quantity in store.load_quantities(NHANES).quantities:
         said = quantity.wording
         assert said.startswith("the proportion who" if quantity.family == "beta" else "the mean")
         assert "(NHANES) 2017-2018" in said and "United States" in said
@@ -103,7 +105,7 @@ def test_shown_thresholds_part_the_same_people(openestimate):
     listed = pd.read_parquet(openestimate / "variables.parquet")
     bound, side = r"(\d+(?:\.\d+)?)", "(more than|at least|at most|less than)"
     rounded = 0
-    for row, one in zip(listed.itertuples(), store.load(NHANES).quantities, strict=True):
+    for row, one in zip(listed.itertuples(), store.load_quantities(NHANES).quantities, strict=True):
         told = row.description.partition(", given ")[2].split(", and ")
         for text, condition in zip(told, one.conditions, strict=False):
             published_bounds = re.findall(f"(?:than|to) {bound}", text)
@@ -122,8 +124,8 @@ def test_shown_thresholds_part_the_same_people(openestimate):
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_sets_are_whole(name):
-    truth = store.load(store.PREFIX + name)
-    assert truth.task in store.available() and len(truth.fingerprint) == 12
+    truth = store.load_quantities(store.PREFIX + name)
+    assert truth.task in store.list_available() and len(truth.fingerprint) == 12
     assert len(set(truth.column("name"))) == len(truth.quantities)
     assert len(set(truth.column("wording"))) == len(truth.quantities)
     assert set(truth.baselines) == {"corrected", "published"}
@@ -153,7 +155,7 @@ def test_shipped_sets_are_whole(name):
 def test_draws_of_shipped_sets_scatter_around_the_truth():
     """Corrected means are unbiased: over all, their errors in standard errors have mean 0."""
     for name in SHIPPED[1:]:
-        truth = store.load(store.PREFIX + name)
+        truth = store.load_quantities(store.PREFIX + name)
         mean, sd = truth.column("mean"), truth.column("sd")
         error = truth.baselines["corrected"].mean - mean[:, None, None]
         z = error / (sd[:, None, None] / np.sqrt(SIZES)[None, :, None])
@@ -162,7 +164,7 @@ def test_draws_of_shipped_sets_scatter_around_the_truth():
 
 
 def test_given_says_what_each_quantity_is_about():
-    truth = store.load(NHANES)
+    truth = store.load_quantities(NHANES)
     place = list(truth.column("name")).index("easy_2")
     assert truth.given[place] == ["quantity: BloodCadmiumUgl", "BloodLeadUgdl: 3rd quarter"]
 
@@ -173,29 +175,32 @@ def test_given_says_what_each_quantity_is_about():
 @pytest.fixture
 def own(home):
     """A set of the user's, written from a shipped one."""
-    made = store.load(store.PREFIX + "gss")._replace(task="epidemia_prior_mine")
-    return store.write(store.built(), made)
+    made = store.load_quantities(store.PREFIX + "gss")._replace(task="epidemia_prior_mine")
+    return store.write_quantities(store.find_built_folder(), made)
 
 
 def test_what_is_written_is_read_again_to_the_last_digit(own):
-    truth, again = store.load(store.PREFIX + "gss"), store.load("epidemia_prior_mine")
+    truth, again = (
+        store.load_quantities(store.PREFIX + "gss"),
+        store.load_quantities("epidemia_prior_mine"),
+    )
     assert again.quantities == truth.quantities
     for kind, baseline in truth.baselines.items():
         for a, b in zip(baseline, again.baselines[kind], strict=True):
             np.testing.assert_array_equal(a, b)
-    one = store.declared()["epidemia_prior_mine"]
+    one = store.list_declared()["epidemia_prior_mine"]
     assert one.state == "built here" and not one.published
-    assert next(iter(store.declared())) == NHANES
-    assert store.declared()[NHANES].published
+    assert next(iter(store.list_declared())) == NHANES
+    assert store.list_declared()[NHANES].published
 
 
 def test_the_fingerprint_changes_with_either_file(own):
-    before = store.load("epidemia_prior_mine")
-    record = store.write(own.parent, before._replace(title="Another"))
-    assert store.read(record).fingerprint != before.fingerprint
+    before = store.load_quantities("epidemia_prior_mine")
+    record = store.write_quantities(own.parent, before._replace(title="Another"))
+    assert store.load_set_file(record).fingerprint != before.fingerprint
     moved = {k: b._replace(mean=b.mean + 1e-9) for k, b in before.baselines.items()}
-    record = store.write(own.parent, before._replace(baselines=moved))
-    assert store.read(record).fingerprint != before.fingerprint
+    record = store.write_quantities(own.parent, before._replace(baselines=moved))
+    assert store.load_set_file(record).fingerprint != before.fingerprint
 
 
 def test_damaged_files_are_refused_and_left_out(own, caplog):
@@ -213,10 +218,10 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         caplog.clear()
         notices.forget()
         with pytest.raises(EpidemiaError, match=message) as error:
-            store.load("epidemia_prior_mine")
+            store.load_quantities("epidemia_prior_mine")
         assert "epidemia quantities new" in str(error.value)
-        assert "epidemia_prior_mine" not in store.available()
-        assert NHANES in store.available()
+        assert "epidemia_prior_mine" not in store.list_available()
+        assert NHANES in store.list_available()
         assert "epidemia_prior_mine is left out" in caplog.text
 
 
@@ -278,7 +283,7 @@ def test_bounds_are_said_with_their_unit():
         (-500.5, 12, "", "more than -500.5 and at most 12"),
         (None, -1200, "$", "at most -$1,200"),
     ):
-        assert wording.between(low, high, unit) == text
+        assert wording.format_bounds(low, high, unit) == text
 
 
 # Estimators.
@@ -298,14 +303,14 @@ def test_estimates_golden():
     design = SampleDesign(
         np.array([1.0, 1, 2, 1, 1]), np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 2, 3])
     )
-    found = estimate(value, domain, design)
+    found = estimate_domain(value, domain, design)
     variance = ((1 - 2.4) ** 2 + (3 - 2.4) ** 2 + 2 * (2 - 2.4) ** 2 + (4 - 2.4) ** 2) / 5
     assert found == pytest.approx((2.4, variance**0.5, 8 / 25, 1, 1.0), abs=1e-12)
-    members = estimate(value[domain], domain[domain], design.of(domain))
+    members = estimate_domain(value[domain], domain[domain], design.of(domain))
     assert members == pytest.approx((2.4, variance**0.5, 0.0, 1, 0.8), abs=1e-12)
     # Without a design: n / (n - 1) * sum (w (y - mean))^2 / (sum w)^2, n with the fifth.
     z = np.array([-1.4, 0.6, -0.8, 1.6])
-    alone = estimate(value, domain, SampleDesign(design.weight))
+    alone = estimate_domain(value, domain, SampleDesign(design.weight))
     assert alone.se == pytest.approx((5 / 4 * (z**2).sum()) ** 0.5 / 5)
     assert alone.df == 3
 
@@ -319,7 +324,7 @@ def test_errors_of_shares_are_those_of_the_cells_of_a_task():
     sample = Sample(weight, psu=psu, stratum_of_psu=stratum_of_psu)
     of_cells = np.sqrt(design_variance(sample, cell, outcome, p, 6, 2))[:, 1]
     design = SampleDesign(weight, stratum_of_psu[psu], psu)
-    of_domains = [estimate(outcome.astype(float), cell == c, design) for c in range(6)]
+    of_domains = [estimate_domain(outcome.astype(float), cell == c, design) for c in range(6)]
     assert len(np.unique(psu)) == 40 > len(np.unique(psu[cell == 0]))
     assert [one.se for one in of_domains] == pytest.approx(of_cells.tolist(), rel=1e-12)
 
@@ -329,8 +334,8 @@ def test_implicates_of_a_family_are_one_unit():
     rng = np.random.default_rng(0)
     value, weight = rng.normal(size=50), rng.gamma(2, size=50)
     everyone = np.ones(50, dtype=bool)
-    single = estimate(value, everyone, SampleDesign(weight))
-    copied = estimate(
+    single = estimate_domain(value, everyone, SampleDesign(weight))
+    copied = estimate_domain(
         np.repeat(value, 5),
         np.repeat(everyone, 5),
         SampleDesign(np.repeat(weight / 5, 5), psu=np.repeat(np.arange(50), 5)),
@@ -342,7 +347,9 @@ def test_replicate_weights_give_the_error_where_there_is_no_design():
     """Means 2, 4 and 2.5 in three replicates, 3 at the weight: variance = 4/9 * (1 + 1 + 1/4)."""
     value, everyone = np.array([2.0, 4.0]), np.ones(2, dtype=bool)
     replicates = np.array([[1, 0, 3], [0, 1, 1]], dtype=np.float32)
-    found = estimate(value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=4 / 9))
+    found = estimate_domain(
+        value, everyone, SampleDesign(np.ones(2), replicates=replicates, scale=4 / 9)
+    )
     assert found == pytest.approx((3, 1, 1, 2, 1))
 
 
@@ -356,7 +363,7 @@ def test_shipped_errors_are_those_of_the_records(survey):
     weight, strata, psu = record["design"]
     frame = pd.read_parquet(raw_file(survey, record["file"])).astype(float, errors="ignore")
     frame = frame[frame["year"] == 2022] if "year" in frame else frame
-    truth = {q.name: q for q in store.load(store.PREFIX + survey).quantities}
+    truth = {q.name: q for q in store.load_quantities(store.PREFIX + survey).quantities}
     for name, (value, members) in record["slices"].items():
         there = frame.eval(members).fillna(False).astype(bool) & (frame[weight] > 0)
         w = frame[weight].where(there, 0.0)
@@ -393,7 +400,7 @@ def test_intervals_golden():
         (100 * np.exp(-0.2228139), 100 * np.exp(0.2228139)), abs=1e-4
     )
     # Without published degrees of freedom a normal one; an error of 0 leaves the truth alone.
-    quantity = next(q for q in store.load(NHANES).quantities if q.family == "normal")
+    quantity = next(q for q in store.load_quantities(NHANES).quantities if q.family == "normal")
     assert quantity.df is None
     reach = 1.959964 * quantity.se
     ends = (quantity.mean - reach, quantity.mean + reach)

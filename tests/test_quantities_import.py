@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged
 from lm_eval_epidemia.benchmarks.prior.quantities import store
-from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
+from lm_eval_epidemia.benchmarks.prior.quantities.imported import import_quantities
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -44,7 +44,10 @@ def test_the_command_makes_a_task_whose_truths_and_families_are_those_of_the_fil
     result = CliRunner().invoke(app, ["quantities", "import", *map(str, reversed(FILES))])
     assert result.exit_code == 0, result.output
     assert "task epidemia_prior_sample" in result.output
-    made, shipped = store.load("epidemia_prior_sample"), store.load("epidemia_prior_nhanes")
+    made, shipped = (
+        store.load_quantities("epidemia_prior_sample"),
+        store.load_quantities("epidemia_prior_nhanes"),
+    )
     assert PRIOR.entries()["epidemia_prior_sample"].group == "epidemia_prior_own"
     of_shipped = {quantity.name: quantity for quantity in shipped.quantities}
     for quantity in made.quantities:
@@ -61,7 +64,7 @@ def test_the_command_makes_a_task_whose_truths_and_families_are_those_of_the_fil
 
 
 def test_baselines_are_those_of_the_file_and_score_as_the_published_ones(baselines):
-    made, shipped = imported(FILES), store.load("epidemia_prior_nhanes")
+    made, shipped = import_quantities(FILES), store.load_quantities("epidemia_prior_nhanes")
     is_share = made.column("family") == "beta"
     _, a, b = judged.of_baseline(is_share, made.baseline)
     for place, quantity in enumerate(made.quantities):
@@ -77,7 +80,7 @@ def test_baselines_are_those_of_the_file_and_score_as_the_published_ones(baselin
         baselines={"published": type(samples)(*(each[places] for each in samples))},
     )
     priors = np.array([(0, 80, 5), (0, 0.5, 0.1), (2, -2, 0.3), (2, 4.4, 0.1), (1, 2, 9)], float)
-    stated = judged.Stated(*np.repeat(priors[:, None], 5, axis=1).transpose(2, 0, 1))
+    stated = judged.FamilyPriors(*np.repeat(priors[:, None], 5, axis=1).transpose(2, 0, 1))
     one, other = judged.judge(made, stated), judged.judge(part, stated)
     for field in ("ratio", "crps"):
         np.testing.assert_allclose(getattr(one, field), getattr(other, field), rtol=1e-9)
@@ -102,7 +105,7 @@ def test_units_slices_and_people_are_read_from_the_texts_of_other_domains(
         "nat_langs": ["the company is in retail", "Staff in (8.00, 17.00]"],
     }
     of_each = {key: posteriors for key, posteriors in baselines["WeightKg"].items() if key != "all"}
-    made = imported(write(tmp_path, mine, dict.fromkeys(mine, of_each)))
+    made = import_quantities(write(tmp_path, mine, dict.fromkeys(mine, of_each)))
     assert made.task == "epidemia_prior_mine"
     assert list(made.column("unit")) == ["dollars", "millions USD", "", "dollars"]
     assert list(made.column("n")) == [400] * 4  # (20 / 1) ** 2
@@ -130,7 +133,7 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
         for name, of in drawn.items()
     }
     fits = {name: each | {"mean_lognormal": 1.0} for name, each in variables.items()}
-    made = imported(write(tmp_path, fits, told))
+    made = import_quantities(write(tmp_path, fits, told))
     for place, quantity in enumerate(made.quantities):
         for at, size in enumerate(SIZES):
             values = drawn[quantity.name][str(size)]
@@ -139,11 +142,11 @@ def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines
             assert (made.baseline.size[place, at] == size).all()
     told["easy_4"]["10"][0] = [1.0]
     with pytest.raises(EpidemiaError, match=r"at least 10 items.* or of lists of the answers"):
-        imported(write(tmp_path, variables, told))
+        import_quantities(write(tmp_path, variables, told))
     told["easy_13"]["5"][0] = [2.0] * 5
     told["easy_4"] = baselines["easy_4"]
     with pytest.raises(EpidemiaError, match="less than or equal to 1"):
-        imported(write(tmp_path, variables, told))
+        import_quantities(write(tmp_path, variables, told))
 
 
 def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):
@@ -151,7 +154,7 @@ def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeyp
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     monkeypatch.chdir(tmp_path)
     exec(code, {})
-    made = imported([Path("pay_variables.json"), Path("pay_baselines.json")])
+    made = import_quantities([Path("pay_variables.json"), Path("pay_baselines.json")])
     assert made.task == "epidemia_prior_pay"
     base, _, last_quarter, share = made.quantities
     assert (base.n, last_quarter.n, share.n) == (3000, 400, 400)  # said, and (std / se)²

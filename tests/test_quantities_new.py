@@ -13,15 +13,20 @@ import pytest
 from conftest import RAW, raw_file
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.benchmarks.prior.quantities import published, store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.generate import Choice, Refused, Slices, generate
+from lm_eval_epidemia.benchmarks.prior.quantities.generate import (
+    Refused,
+    Slices,
+    VariableLevel,
+    generate,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities.published import VARIABLES, YesNoVariable
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import seal_of
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 NHANES = "epidemia_prior_nhanes"
@@ -76,7 +81,7 @@ def raw(tmp_path):
 
 @pytest.fixture
 def data(raw):
-    return load_microdata(record("scf"), raw, "2022")
+    return load_microdata(find_record("scf"), raw, "2022")
 
 
 # The generator.
@@ -100,7 +105,7 @@ def test_difficulties_are_balanced_and_the_rules_kept(data):
 
 def test_the_same_seed_gives_the_same_bytes_another_seed_others(data, tmp_path):
     for folder, seed in (("a", 1), ("b", 1), ("c", 2)):
-        store.write(tmp_path / folder, generate(data, 8, seed, "mine"))
+        store.write_quantities(tmp_path / folder, generate(data, 8, seed, "mine"))
     for name in ("mine.json", "mine.draws.parquet"):
         a, b, c = ((tmp_path / folder / name).read_bytes() for folder in "abc")
         assert a == b != c
@@ -110,8 +115,12 @@ def test_a_slice_is_what_its_words_say(data):
     """Found again in the raw columns, from the bounds in the text."""
     frame = scf()
     slices = Slices(data)
-    given = (Choice("assets", 3), Choice("home_ownership", 0), Choice("debt", 2))
-    quantity = slices.slice("hard_0", Choice("food_expenditure", None), given).quantity
+    given = (
+        VariableLevel("assets", 3),
+        VariableLevel("home_ownership", 0),
+        VariableLevel("debt", 2),
+    )
+    quantity = slices.slice("hard_0", VariableLevel("food_expenditure", None), given).quantity
     dollars = re.findall(r"\$([\d,]+)", quantity.wording)
     over, low, high = (float(amount.replace(",", "")) for amount in dollars)
     there = frame.query(f"ASSET > {over} and HHOUSES == 1 and {low} < DEBT <= {high}")
@@ -133,7 +142,7 @@ def test_a_slice_is_what_its_words_say(data):
 
 
 def test_shares_are_of_one_level_with_its_phrase(data):
-    quantity = Slices(data).slice("base_0", Choice("race", 1), ()).quantity
+    quantity = Slices(data).slice("base_0", VariableLevel("race", 1), ()).quantity
     assert quantity.base == "race (Black or African American)" and quantity.family == "beta"
     assert quantity.wording == (
         "the probability that the reference person is Black, for a randomly chosen household in "
@@ -149,7 +158,7 @@ def test_slices_that_tell_nothing_are_refused(data, tmp_path):
     frame["HHOUSES"] = (frame["YY1"] <= 9).astype(int)
     frame.loc[frame["YY1"] > 100, "DEBT"] = 0
     frame.to_parquet(tmp_path / "scf.parquet")
-    odd = Slices(load_microdata(record("scf"), tmp_path / "scf.parquet", "2022"))
+    odd = Slices(load_microdata(find_record("scf"), tmp_path / "scf.parquet", "2022"))
     owns = "home_ownership"
     for where, base, given, message in (
         (slices, (owns, 0), [("age", 0), ("race", 0), ("education", 0)], "30 are needed"),
@@ -161,7 +170,7 @@ def test_slices_that_tell_nothing_are_refused(data, tmp_path):
         (odd, ("assets", None), [("debt", 1)], "no quarters"),
     ):
         with pytest.raises(Refused, match=message):
-            where.slice("x", Choice(*base), tuple(Choice(*one) for one in given))
+            where.slice("x", VariableLevel(*base), tuple(VariableLevel(*one) for one in given))
 
 
 def test_families_follow_from_the_values():
@@ -188,7 +197,7 @@ def test_more_than_a_survey_holds_is_an_error(data):
 def few(folder, families):
     frame = scf()
     frame[frame["YY1"] <= families].to_parquet(folder / "few.parquet")
-    return load_microdata(record("scf"), folder / "few.parquet", "2022")
+    return load_microdata(find_record("scf"), folder / "few.parquet", "2022")
 
 
 def test_the_difficulty_of_which_there_are_too_few_is_named(tmp_path):
@@ -199,7 +208,7 @@ def test_the_difficulty_of_which_there_are_too_few_is_named(tmp_path):
 
 
 def test_weights_that_must_be_raked_are_refused():
-    nhis = record("nhis")
+    nhis = find_record("nhis")
     vintage = next(v for v, entry in nhis.vintages.items() if entry.adjustments)
     raw = next(RAW.glob(f"nhis/*{'unweighted' if 'unweighted' in vintage else ''}*.parquet"), None)
     if raw is None:
@@ -218,13 +227,13 @@ def test_weights_that_must_be_raked_are_refused():
     ],
 )
 def test_a_survey_without_a_title_is_called_by_its_name(title, named):
-    own = record("scf").model_copy(update={"title": title, "survey": "ownpanel"})
-    assert wording.named(own, "2022") == named
+    own = find_record("scf").model_copy(update={"title": title, "survey": "ownpanel"})
+    assert wording.name_survey(own, "2022") == named
 
 
 def test_every_subject_of_people_can_be_worded():
     for survey in ("acs", "gss", "meps", "nhanes", "nhis", "nsduh", "scf"):
-        entry = record(survey)
+        entry = find_record(survey)
         for vintage in entry.vintages:
             found = wording.subject_of(entry, vintage)
             assert found.noun in ("person", "household") and found.relative.startswith("who")
@@ -254,13 +263,13 @@ def test_shipped_sets_are_what_the_command_makes(survey, tmp_path):
         assert (tmp_path / f"{survey}.draws.parquet").read_bytes() == old
         assert here.read_bytes() == there.read_bytes()
     else:
-        a, b = store.read(here), store.read(there)
+        a, b = store.load_set_file(here), store.load_set_file(there)
         assert a.quantities == b.quantities and store._table(a).equals(store._table(b))
 
 
 def test_shipped_sets_are_balanced_and_name_seed_and_files():
     for survey, (file, vintage) in SHIPPED.items():
-        truth = store.load(store.PREFIX + survey)
+        truth = store.load_quantities(store.PREFIX + survey)
         assert truth.vintage == vintage and truth.about["seed"] == "16"
         assert file in truth.about["files"]
         count = Counter(one.difficulty for one in truth.quantities)
@@ -306,9 +315,9 @@ def test_published_quantities_are_recomputed_from_official_files(official, home)
     result = CliRunner().invoke(app, ["quantities", "build", "--raw", str(official)])
     assert result.exit_code == 0, result.output
     assert "0 of 74 truths equal the published ones" in result.output
-    truth = store.load(NHANES)
-    shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
-    assert store.declared()[NHANES].state == "built here"
+    truth = store.load_quantities(NHANES)
+    shipped = store.load_set_file(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
+    assert store.list_declared()[NHANES].state == "built here"
     assert [q.name for q in truth.quantities] == [q.name for q in shipped.quantities]
     ours, theirs = truth.baselines, shipped.baselines
     np.testing.assert_array_equal(ours["published"].mean, theirs["published"].mean)
@@ -333,7 +342,7 @@ def test_published_quantities_are_recomputed_from_official_files(official, home)
     one = by_name["hard_13"]
     assert one.n == len(slim)
     assert one.mean == pytest.approx(np.average(slim["BMXWT"], weights=slim["WTMEC2YR"]))
-    assert wording.between(None, float(cut), "cm") in one.wording
+    assert wording.format_bounds(None, float(cut), "cm") in one.wording
 
 
 def test_what_official_files_lack_is_named(official, tmp_path):
@@ -353,7 +362,7 @@ def test_what_official_files_lack_is_named(official, tmp_path):
         if change:
             change(frame).to_parquet(path)
         with pytest.raises(EpidemiaError, match=message):
-            published.rebuilt([folder])
+            published.rebuild_quantities([folder])
 
 
 # Commands.
@@ -366,7 +375,7 @@ def test_the_command_makes_a_task_of_ones_own(raw, home):
     assert "task epidemia_prior_scf_5" in result.output
     assert str(home / "groundtruth" / "quantities" / "scf_5.json") in result.output
     assert re.search(r"hard .*2", result.output)
-    assert len(store.load("epidemia_prior_scf_5").quantities) == 8
+    assert len(store.load_quantities("epidemia_prior_scf_5").quantities) == 8
     listed = CliRunner().invoke(app, ["quantities", "list"]).output
     assert "epidemia_prior_scf_5" in listed and "built here" in listed
     assert "epidemia_prior_nhanes" in listed
@@ -376,20 +385,22 @@ def test_the_command_makes_a_task_of_ones_own(raw, home):
 
 def test_a_set_of_an_older_version_takes_no_name_that_ships(home, caplog):
     """0.1.0 wrote them: the group epidemia_prior_grid became a task, epidemia_prior was empty."""
-    few = store.load("epidemia_prior_gss")
+    few = store.load_quantities("epidemia_prior_gss")
     for name in ("grid", "gss"):
         made = few._replace(task=store.PREFIX + name, title="Mine")
         with pytest.raises(EpidemiaError, match=f"the name {name}: epidemia_prior_{name} is"):
-            store.write(store.built(), made)
+            store.write_quantities(store.find_built_folder(), made)
         # To another folder sets that ship are written, by who makes them.
-        path = store.write(home / "elsewhere", few)
+        path = store.write_quantities(home / "elsewhere", few)
         record = {**json.loads(path.read_text()), "task": made.task, "title": "Mine"}
         del record["sha256"]
         record["sha256"] = seal_of(record)
-        store.built().mkdir(parents=True, exist_ok=True)
-        (store.built() / f"{name}.json").write_text(json.dumps(record))
-        path.with_suffix(".draws.parquet").rename(store.built() / f"{name}.draws.parquet")
-    assert store.PREFIX + "grid" not in store.declared()
-    assert store.load("epidemia_prior_gss").title == few.title
-    assert members("epidemia_prior_grid") == [("epidemia_prior_nhanes", "grid")]
+        store.find_built_folder().mkdir(parents=True, exist_ok=True)
+        (store.find_built_folder() / f"{name}.json").write_text(json.dumps(record))
+        path.with_suffix(".draws.parquet").rename(
+            store.find_built_folder() / f"{name}.draws.parquet"
+        )
+    assert store.PREFIX + "grid" not in store.list_declared()
+    assert store.load_quantities("epidemia_prior_gss").title == few.title
+    assert find_tasks("epidemia_prior_grid") == [("epidemia_prior_nhanes", "grid")]
     assert "epidemia_prior_gss is left out" in caplog.text

@@ -11,9 +11,9 @@ from test_ways import answers_of, replies
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.within import Within
-from lm_eval_epidemia.benchmarks import WAYS, leaves, members
+from lm_eval_epidemia.benchmarks import WAYS, find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.observation import quick
-from lm_eval_epidemia.benchmarks.observation.metrics import unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.benchmarks.observation.quick import Choice, Curve, QuickCell, QuickOutcome
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.paths import read_yaml
@@ -44,9 +44,9 @@ def test_five_hundred_prompts_and_every_outcome_of_both_groups():
     (line,) = cost(["epidemia_quick"])
     assert (line.tasks, line.prompts) == (2, 500)
     for leaf in LEAVES:
-        choice = quick.choices()[leaf]
-        whole = [leaves()[task].entry for task, _ in members(choice.group)]
-        asked = {leaves()[cell.task].entry.outcome for cell in choice.cells}
+        choice = quick.load_choices()[leaf]
+        whole = [list_leaves()[task].entry for task, _ in find_tasks(choice.group)]
+        asked = {list_leaves()[cell.task].entry.outcome for cell in choice.cells}
         assert asked == {entry.outcome for entry in whole}
         assert sum(outcome.tasks for outcome in choice.outcomes) == len(whole)
         assert len({(cell.task, cell.given) for cell in choice.cells}) == len(choice.cells)
@@ -56,7 +56,7 @@ def test_prompts_are_those_of_the_full_tasks():
     """Made by another route: all prompts of a task in its own way, of 2 to 24 answers."""
     checked = set()
     for leaf in LEAVES:
-        truth = quick.load(leaf)
+        truth = quick.load_quick(leaf)
         rows = list(quick.WAY.rows(truth, Variant()))
         for number, (own, cell, orders) in enumerate(truth.asked):
             if len(own.given) > 15:
@@ -113,8 +113,8 @@ def test_what_is_taken_off_for_two_orderings():
     """p = (.5, .3, .2); said (.7, .2, .1) and (.5, .2, .3): their mean (.6, .2, .2) is .1 + .1 off,
     the two are (.2 + 0 + .2) / 2 = .2 apart: .2 - .4 * .2 = .12. Of two answers, nothing."""
     said = np.array([[0.7, 0.2, 0.1], [0.5, 0.2, 0.3]])
-    assert quick.apart(np.array([0.5, 0.3, 0.2]), said) == pytest.approx(0.12)
-    assert quick.apart(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.5, 0.5]])) == (
+    assert quick.excess_distance(np.array([0.5, 0.3, 0.2]), said) == pytest.approx(0.12)
+    assert quick.excess_distance(np.array([0.5, 0.5]), np.array([[0.9, 0.1], [0.5, 0.5]])) == (
         pytest.approx(0.4)
     )
 
@@ -131,7 +131,7 @@ def test_letters_that_a_server_does_not_show_are_said():
     answers = answered(LEAVES[1], "truth")
     hidden = Within(math.log(0.25), -math.inf, math.log(0.25), False)
     answers[0] = answers[0]._replace(value=(hidden, answers[0].value[1]))
-    noted = unseen(answers)
+    noted = bound_unseen(answers)
     assert noted.mass == pytest.approx(0.25 / len(answers)) and math.isnan(noted.effect)
 
 

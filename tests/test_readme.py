@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.published import observed
+from lm_eval_epidemia.results.published import find_observed
 from lm_eval_epidemia.score.score import mean
 
 README = (REPOSITORY / "README.md").read_text()
@@ -79,7 +79,7 @@ def test_its_scores_are_of_the_same_whole_tasks():
 
     def averages_known(task, way):
         """Score telling everybody's answers, as one is told in this way."""
-        part = part_of(store.load(task))
+        part = part_of(store.load_truth(task))
         told = WAYS[way].told(mean(part.truth.weights, part.truth.p)[0])
         return float(part.score_of(part.distance(np.broadcast_to(told, part.p.shape))))
 
@@ -87,7 +87,7 @@ def test_its_scores_are_of_the_same_whole_tasks():
         [averages_known(task, way) for task in of]
         for of, (_, way) in zip(groups, asked, strict=True)
     ]
-    scores = {(task, way, model): score for task, way, model, score, _ in observed()}
+    scores = {(task, way, model): score for task, way, model, score, _ in find_observed()}
     means = {"knows averages only": [averages]} | {
         "Llama 3 8B, Phi 4 (published)": [
             [

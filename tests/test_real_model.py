@@ -99,7 +99,7 @@ def assert_same(ours, theirs):
         # Two answers as likely as each other may change places, so that `greedy` may differ.
         rounding.assert_same(one, other, greedy=False, relative=rounding.REAL)
         apart = rounding.log_probability((x for row in other for x, _ in row), rounding.REAL)
-        anchors = Anchors.of(store.load(task.removesuffix("_likelihood")))
+        anchors = Anchors.of(store.load_truth(task.removesuffix("_likelihood")))
         compared = {"choice_mass", "l1", "order_bias", "score"}
         if task.endswith("_likelihood"):  # the likeliest interval may change places too
             compared = {"choice_mass", "bin_mass", "score_expected"}

@@ -44,17 +44,19 @@ def test_titles_and_variables_say_the_same():
 
 
 def test_extra_tasks_are_the_brfss_condition_sets_and_lifetime_use():
-    nhis = [(t.outcome, t.given) for t in records.record("nhis").tasks["extra"]]
-    assert nhis == [(t.outcome, t.given) for t in records.record("brfss").tasks["high"]]
+    nhis = [(t.outcome, t.given) for t in records.find_record("nhis").tasks["extra"]]
+    assert nhis == [(t.outcome, t.given) for t in records.find_record("brfss").tasks["high"]]
     assert len(nhis) == 39
-    past_month = [t.given for t in records.record("nsduh").tasks["high"] if "past" in t.outcome]
-    lifetime = [t.given for t in records.record("nsduh").tasks["extra"] if len(t.given) > 1]
+    past_month = [
+        t.given for t in records.find_record("nsduh").tasks["high"] if "past" in t.outcome
+    ]
+    lifetime = [t.given for t in records.find_record("nsduh").tasks["extra"] if len(t.given) > 1]
     assert lifetime == past_month
 
 
 def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
     """CDC's table and the microdata have one column name, and count different answers as yes."""
-    brfss = records.record("brfss")
+    brfss = records.find_record("brfss")
     counted = {
         vintage: [level.codes for level in brfss.way("diabetes", "DIABETE4", vintage).levels]
         for vintage in brfss.vintages
@@ -69,7 +71,7 @@ def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
 
 
 def test_names_and_groups():
-    task = records.task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
+    task = records.find_task("epidemia_high_nsduh_marijuana_ever_by_age_sex_race")
     assert task.group == "epidemia_high"
     assert task.given == ("age", "sex", "race")
 
@@ -103,7 +105,7 @@ def test_questions_and_subjects_are_sentences():
 
 
 def test_a_range_of_ages_is_written_out():
-    ages = records.record("meps").variables["age"][0].levels
+    ages = records.find_record("meps").variables["age"][0].levels
     assert len(ages) == 86
     assert [level.label for level in ages][:3] == ["Under 1", "1", "2"]
     assert ages[34].phrase == "is 34 years old"
@@ -111,7 +113,7 @@ def test_a_range_of_ages_is_written_out():
 
 
 def test_columns_follow_the_year_of_the_vintage():
-    meps = records.record("meps")
+    meps = records.find_record("meps")
     assert meps.vintages["2022"].column("PERWT{yy}F") == "PERWT22F"
     assert meps.way("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
 

@@ -23,8 +23,8 @@ from lm_eval_epidemia.estimate.sampling import (
     replicate_draws,
     unit_count,
 )
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.microdata import load_microdata
 
 
@@ -88,7 +88,7 @@ def test_standard_errors_of_marginals_are_the_official_ones():
     """NSDUH and NHANES, from the real files: Taylor linearisation, which the agencies publish."""
     files = raw_file("nsduh", "nsduh_2022.parquet"), raw_file("nhanes", "DEMO_L.parquet").parent
     for survey, file in zip(("nsduh", "nhanes"), files, strict=True):
-        data = load_microdata(record(survey), [file])
+        data = load_microdata(find_record(survey), [file])
         tasks = [t for t in data.record.all_tasks if data.can_estimate(t) and len(t.given) == 1]
         assert len(tasks) >= 4
         for task in tasks:
@@ -102,7 +102,7 @@ def test_standard_errors_of_marginals_are_the_official_ones():
 
 def test_own_replicate_weights_have_the_agencys_variance():
     """Successive differences, 4 / 80 sum (p_r - p)^2 (Census Bureau, PUMS Accuracy of the Data)."""
-    data = load_microdata(record("nsduh"), [raw_file("nsduh", "nsduh_2022.parquet")])
+    data = load_microdata(find_record("nsduh"), [raw_file("nsduh", "nsduh_2022.parquet")])
     ready = prepare.prepare(data, declared_task(HEROIN))
     rng = np.random.default_rng(3)
     shape = (80, len(ready.weights), 2)
@@ -140,7 +140,7 @@ def test_weights_of_replicates_give_the_same_as_their_totals():
 
 def test_replicate_b_is_the_same_sample_for_every_task():
     """Families of SCF: whoever is drawn is drawn in all tasks, with all implicates."""
-    data = load_microdata(record("scf"), [raw_file("scf", "scfp2022.parquet")])
+    data = load_microdata(find_record("scf"), [raw_file("scf", "scfp2022.parquet")])
     tasks = [t for t in data.record.all_tasks if data.can_estimate(t)][:4]
     times = np.full((100, data.unit.max() + 1), np.nan)
     for task in tasks:
@@ -170,7 +170,7 @@ def test_replicates_are_kept_to_a_small_part_of_their_spread(seed, levels):
 
 def test_a_truth_has_its_replicates_when_they_are_asked_for(home):
     enter(0.25)
-    truth = store.load(HEROIN, "2023")
+    truth = store.load_truth(HEROIN, "2023")
     assert truth.replicates.shape == (100, 11, 2)
     assert truth.replicates.sum(axis=2) == pytest.approx(1)
     # Steps of 1e-6, up to 99 of them.
@@ -181,12 +181,16 @@ def test_a_truth_has_its_replicates_when_they_are_asked_for(home):
 
 
 def test_tasks_of_one_survey_share_a_sample_and_exact_tables_have_none():
-    counted, fitted = map(store.load, (HEROIN, "epidemia_high_nsduh_cocaine_ever_by_sex_race"))
+    counted, fitted = map(
+        store.load_truth, (HEROIN, "epidemia_high_nsduh_cocaine_ever_by_sex_race")
+    )
     assert counted.sample == fitted.sample and counted.replicates.shape == (100, 11, 2)
     # Without fold luck: the mean of 100 draws, and what boosting shrinks in a bootstrap sample.
     spread = fitted.replicates.std(axis=0, ddof=1)
     assert (np.abs(fitted.replicates.mean(axis=0) - fitted.p) < 2 * spread).all()
-    table = store.load(next(n for n in store.available() if n.startswith("epidemia_low_bls_")))
+    table = store.load_truth(
+        next(n for n in store.list_available() if n.startswith("epidemia_low_bls_"))
+    )
     assert (table.sample, table.replicates.shape[0]) == ("", 0)
 
 
@@ -206,7 +210,7 @@ def test_a_stratum_with_one_psu_is_refused(home, tmp_path, monkeypatch):
     # The way out that it names: nobody looks at the design.
     schemes = ["iid", "population"]
     monkeypatch.setattr(boosted, "ROUNDS", 2)
-    truth = store.load(build(raw, bootstrap=schemes, replicates=4).tasks[0])
+    truth = store.load_truth(build(raw, bootstrap=schemes, replicates=4).tasks[0])
     assert set(truth.distances) == set(schemes) and len(truth.replicates) == 2
 
 

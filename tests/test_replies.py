@@ -18,9 +18,9 @@ from replicates import Says
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.replies import letters as replies
 from lm_eval_epidemia.ask.replies import thoughts
-from lm_eval_epidemia.ask.replies.letters import letter
-from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, numbers, tagged
-from lm_eval_epidemia.ask.replies.shares import shares
+from lm_eval_epidemia.ask.replies.letters import read_letter
+from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, find_tag, read_numbers
+from lm_eval_epidemia.ask.replies.shares import read_shares
 from lm_eval_epidemia.ask.replies.thoughts import answer_text
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.estimate import store
@@ -47,7 +47,7 @@ def test_replies_are_read_as_a_person_reads_them():
         rows = rows_of(name)
         assert len(rows) >= least, name
         for row in rows:
-            place = letter(row["reply"], row["letters"])
+            place = read_letter(row["reply"], row["letters"])
             is_unread = place is None and row.get("or_unread", False)
             assert is_unread or (None if place is None else LETTERS[place]) == row["reads"], row
             unread += is_unread
@@ -64,18 +64,20 @@ def test_an_answer_follows_the_last_thought_of_any_vendor():
         for said, place in PARTS["said"].items():
             end = PARTS["ends"][read % len(PARTS["ends"])]
             for reply in (f"{opens}{thought}{ends}{said}{end}", f"{thought}{ends}{said}{end}"):
-                assert letter(reply, 4) == (LETTERS.index(place) if place else None), reply
-                assert not thoughts.without_thought(reply)[1]
+                assert read_letter(reply, 4) == (LETTERS.index(place) if place else None), reply
+                assert not thoughts.strip_thought(reply)[1]
                 read += 1
         nested, cut = f"{opens}{thought}{opens}C{ends}{thought}{ends}", f"{opens}{thought}"
-        assert letter(f"{nested}A", 4) == 0
-        assert shares(f"{nested}A: 30\nB: 70", ["Yes", "No"]) == (30, 70)
-        assert tagged(f"{nested}<prior>55, 3</prior>") == "55, 3"
+        assert read_letter(f"{nested}A", 4) == 0
+        assert read_shares(f"{nested}A: 30\nB: 70", ["Yes", "No"]) == (30, 70)
+        assert find_tag(f"{nested}<prior>55, 3</prior>") == "55, 3"
         # Words that lost their brackets are marks at the beginning only.
         for text in (cut, nested + cut)[: len(opens) and 2 - opens.isalpha()]:
-            assert thoughts.without_thought(text) == ("", True), text
-            assert shares(text, ["Yes", "No"]) is tagged(text) is letter(text, 4) is None
-            assert opens.isalpha() or thoughts.opened_by(f"Answer:{opens}"), opens
+            assert thoughts.strip_thought(text) == ("", True), text
+            assert (
+                read_shares(text, ["Yes", "No"]) is find_tag(text) is read_letter(text, 4) is None
+            )
+            assert opens.isalpha() or thoughts.find_open_thought(f"Answer:{opens}"), opens
     assert read >= 3_000
 
 
@@ -83,13 +85,13 @@ def test_a_refusal_is_unreadable_wherever_it_is_cut_off():
     for words in (refusal.split(" ") for refusal in PARTS["refusals"]):
         for length in range(2 if words[0] == "I" else 1, len(words) + 1):
             cut = " ".join(words[:length])
-            assert {letter(cut, letters) for letters in (2, 4, 22, 26)} == {None}, cut
+            assert {read_letter(cut, letters) for letters in (2, 4, 22, 26)} == {None}, cut
 
 
 def test_an_answer_after_a_refusal_is_an_answer():
     answers = ["The answer is B.", "Still, I'd say B", "\n\n**Answer:** B"]
     replies_ = [f"{refusal} {answer}" for refusal in PARTS["refusals"] for answer in answers]
-    assert not {reply for reply in replies_ if letter(reply, 22) != B}
+    assert not {reply for reply in replies_ if read_letter(reply, 22) != B}
 
 
 @given(
@@ -97,7 +99,7 @@ def test_an_answer_after_a_refusal_is_an_answer():
     st.integers(2, 26),
 )
 def test_any_text_gives_a_letter_that_was_offered_or_none(reply, letters):
-    found = letter(reply, letters)
+    found = read_letter(reply, letters)
     assert found is None or 0 <= found < letters
 
 
@@ -112,8 +114,8 @@ def test_every_usual_form_is_read_whatever_was_thought_before(number, form, lowe
     said = string.ascii_uppercase[number]
     said = said.lower() if lower else said
     reply = form.format(chr(ord(said) + 0xFEE0) if wide else said)
-    assert letter(reply, 26) == number
-    assert letter(f"<think>{thought}</think>{reply}", 26) == number
+    assert read_letter(reply, 26) == number
+    assert read_letter(f"<think>{thought}</think>{reply}", 26) == number
     assert "think" not in answer_text(f"<think>{thought}</think>{reply}")
 
 
@@ -167,7 +169,7 @@ def test_a_model_that_refuses_is_scored_as_one_that_answers_nothing(caplog):
     model = in_turn(*PARTS["refusals"], "I am sorry, I cannot help with that. As an AI, I", "N/A")
     rows = evaluate([CLOSED, SAMPLED], model=model, metadata={"n_samples": 8})["results"]
     for task in (CLOSED, SAMPLED):
-        row, anchors = rows[task], Anchors.of(store.load(task.rsplit("_", 1)[0]))
+        row, anchors = rows[task], Anchors.of(store.load_truth(task.rsplit("_", 1)[0]))
         assert row["answered,none"] == 0
         assert row["l1,none"] == pytest.approx(anchors.uniform)
         assert row["score,none"] == anchors.score(anchors.uniform)
@@ -197,7 +199,7 @@ def test_what_a_model_knows_of_its_thoughts_is_used():
     ):
         model = Model()
         model.think_end_token = known
-        with written.keeping_thoughts(model) as told:
+        with written.keep_thoughts(model) as told:
             assert model.think_end_token is None
             assert told("Answer:", model.tok_decode(tokens)) == read
             assert told("Answer:<think>\n", "B") == "<think>B"
@@ -226,9 +228,11 @@ def test_tags_are_read_as_a_person_reads_them():
     misread = []
     for row in ROWS:
         percent = row.get("percent", 0.01)
-        text = tagged(row.get("reply", f"So be it.\n<prior>{row.get('tag')}</prior>"))
+        text = find_tag(row.get("reply", f"So be it.\n<prior>{row.get('tag')}</prior>"))
         how = {"unit": row.get("unit"), "allowed": row.get("allowed", LABELS)}
-        read = numbers(text, row.get("count", 2), math.nan if percent is None else percent, **how)
+        read = read_numbers(
+            text, row.get("count", 2), math.nan if percent is None else percent, **how
+        )
         if read != (row["reads"] and pytest.approx(row["reads"], rel=1e-15)):
             misread.append((row, read))
     assert not misread
@@ -238,7 +242,7 @@ def test_a_tag_that_is_too_long_is_not_read():
     for length, read in ((LONGEST, [5, 1, 1, 1, 1]), (LONGEST + 1, None)):
         text = ", ".join(["5." + "0" * (length - 402), *["1." + "0" * 96] * 4])
         assert len(text) == length
-        assert numbers(tagged(f"<prior>{text}</prior>"), 5) == (read and tuple(read))
+        assert read_numbers(find_tag(f"<prior>{text}</prior>"), 5) == (read and tuple(read))
 
 
 _FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -248,13 +252,13 @@ _HOW = st.sampled_from(["{!r}", "{:.17g}", "{:.17e}", "{:+.17g}"])
 @given(st.lists(_FINITE, min_size=2, max_size=5), _HOW, st.sampled_from([", ", "; ", "\n"]))
 def test_numbers_come_back_as_they_were_written(values, how, between):
     text = between.join(map(how.format, values))
-    assert numbers(tagged(f"<prior>{text}</prior>"), len(values)) == tuple(values)
+    assert read_numbers(find_tag(f"<prior>{text}</prior>"), len(values)) == tuple(values)
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=2, max_size=5))
 def test_thousands_come_back_too(values):
     text = ", ".join(f"{value:,}" for value in values)
-    assert numbers(text, len(values)) == tuple(values)
+    assert read_numbers(text, len(values)) == tuple(values)
 
 
 @given(st.text(), st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=2), st.text())
@@ -263,7 +267,7 @@ def test_the_last_tag_wins(before, values, after):
     if any(sign in before + after for sign in "<[＜﹤"):  # noqa: RUF001
         return
     reply = f"<prior>1, 2</prior>{before}<prior>{values[0]!r}, {values[1]!r}</prior>{after}"
-    assert numbers(tagged(reply), 2) == tuple(values)
+    assert read_numbers(find_tag(reply), 2) == tuple(values)
 
 
 PIECES = "<prior>|</prior>|<think>|</think>|55|, |%|-|.|e|million|$|mean=|±|1,200|10^|nan|²|½|\n"
@@ -273,7 +277,7 @@ _PIECES = st.lists(st.sampled_from(PIECES.split("|")) | st.text(max_size=5), max
 @settings(max_examples=500)
 @given(_PIECES, st.sampled_from([2, 5]), st.sampled_from([0.01, 1.0, math.nan]), st.text())
 def test_nothing_is_raised(pieces, count, percent, unit):
-    found = numbers(tagged("".join(pieces)), count, percent, unit)
+    found = read_numbers(find_tag("".join(pieces)), count, percent, unit)
     assert found is None or (len(found) == count and all(map(math.isfinite, found)))
 
 
@@ -290,7 +294,7 @@ def test_long_replies_are_read_in_linear_time():
     for piece in REPEATED.split("|"):
         reply = piece * (200_000 // len(piece))
         began = time.process_time()
-        numbers(tagged(f"<prior>{reply}"), 2)
-        numbers(tagged(f"{reply}<prior>{reply[:LONGEST]}</prior>"), 5)
+        read_numbers(find_tag(f"<prior>{reply}"), 2)
+        read_numbers(find_tag(f"{reply}<prior>{reply[:LONGEST]}</prior>"), 5)
         slow[piece] = time.process_time() - began
     assert max(slow.values()) < 20, slow

@@ -132,7 +132,7 @@ def test_versions_are_of_the_wording_and_of_the_reading():
     """Version 3 of all: boosted truths that keep rare conditions. Since version 1 of them, written
     answers are read, stated ones too, and diabetes is worded in another way."""
     cocaine, diabetes = (
-        store.load(f"epidemia_low_{task}")
+        store.load_truth(f"epidemia_low_{task}")
         for task in ("nsduh_cocaine_ever_by_age", "brfss_diabetes_by_state")
     )
     revisions = [WAYS[way].revision for way in OBSERVATION.ways]

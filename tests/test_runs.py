@@ -14,11 +14,17 @@ from report_parts import AGE_SEX, COCAINE, HEROIN, MMLU, SALARY, SMALL, by, run_
 from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation import respondents
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.leaderboard import SCALES
-from lm_eval_epidemia.findings.references import known_scores
-from lm_eval_epidemia.results.choose import conditions_of, model_size, shown, where, with_bases
+from lm_eval_epidemia.findings.references import score_known
+from lm_eval_epidemia.results.choose import (
+    add_bases,
+    conditions_of,
+    keep_where,
+    model_size,
+    pick_runs,
+)
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.joint import own_errors
 
@@ -59,9 +65,9 @@ def test_all_settings_in_words_and_chosen_by(tmp_path):
     assert any(words.startswith(f"limit 10, {several}") for words in results.runs["settings"])
     # What no run has is at its default in all of them.
     for given, number in ("limit=none", 2), ("chat_template=none", 2), ("wording=none", 3):
-        assert len(where(results, conditions_of([given])).runs) == number
+        assert len(keep_where(results, conditions_of([given])).runs) == number
     for given in (["limit=none,dtype=bfloat16"], ["limit=none", " dtype = bfloat16 "]):
-        found = where(results, conditions_of(given))
+        found = keep_where(results, conditions_of(given))
         assert [*found.runs["settings"]] == ["bfloat16, hf"] and len(found.scores) == 1
 
 
@@ -127,10 +133,10 @@ def test_sizes_and_versions_of_models(tmp_path):
     versions = {"gemma-2-9b-it": "gemma-2-9b", "Mistral-7B-Instruct-v0.3": "Mistral-7B-v0.3"}
     for name in sorted([*versions, *versions.values(), "phi-4", "Qwen2.5-7B-Instruct"]):
         write(tmp_path / name, ONE, model=name)
-    results = read([tmp_path], sizes=["phi-4=7B"])
+    results = read_runs([tmp_path], sizes=["phi-4=7B"])
     assert by(results.runs, "model", of="parameters")["phi-4"] == 7e9
     for given in ({}, {"Qwen2.5-7B-Instruct": "phi-4"}):
-        paired = with_bases(results, [(base, name) for name, base in given.items()])
+        paired = add_bases(results, [(base, name) for name, base in given.items()])
         bases = by(paired.runs, "model", of="bases")
         pairs = {name: base for name, of in bases.items() for base in of}
         assert pairs == {**versions, **given}
@@ -148,7 +154,7 @@ def test_models_are_compared_within_one_dtype(tmp_path):
     assert [*table("versions", tmp_path)["difference"]] == [15.0] * 4
     tuned = {"pretrained": "x/Small", "peft": "x/adapter"}
     write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="bfloat16", **tuned))
-    runs = read([tmp_path]).runs
+    runs = read_runs([tmp_path]).runs
     assert [*runs["dtype"][runs["base"].dropna()]] == ["bfloat16"]
 
 
@@ -162,7 +168,7 @@ def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_pat
     ):
         write(tmp_path / "a", tasks, date=date, config={**HALF, **limit})
         results = read_results([tmp_path])
-        (run,) = shown(results)
+        (run,) = pick_runs(results)
         assert results.runs["settings"][run] == stands
 
 
@@ -222,7 +228,7 @@ def test_references_are_cut_as_the_run_they_stand_beside(tmp_path, tmp_path_fact
         copied_run(tmp_path_factory, tmp_path / name, tasks, **how)
     results = read_results([tmp_path])
     assert {*results.runs["settings"]} == {"", "limit 10"} and len(results.scores) == 8
-    known = known_scores(results.scores, results.runs)
+    known = score_known(results.scores, results.runs)
     assert [*known["l1"]] == pytest.approx([*results.scores["l1"]], abs=1e-9)
     for name in ("survey", "closed", "leaderboard"):
         found = table(name, tmp_path)
@@ -233,7 +239,7 @@ def test_references_are_cut_as_the_run_they_stand_beside(tmp_path, tmp_path_fact
 
 
 def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_path):
-    sampled, truth, expected = f"{SALARY}_sampled", store.load(SALARY), {}
+    sampled, truth, expected = f"{SALARY}_sampled", store.load_truth(SALARY), {}
     q, rng = respondents.mean(truth.weights, truth.p), np.random.default_rng(1)
     for number in (20, 100):
         drawn = {"config": SMALL, "metadata": {"n_samples": number}}

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as of
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from lm_eval_epidemia.ask.within import MOST_ANSWERS, _most_apart, most_moved
+from lm_eval_epidemia.ask.within import MOST_ANSWERS, _most_apart, bound_change
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import monte_carlo, scales
 
@@ -151,10 +151,10 @@ def test_the_last_digit_of_printed_tables():
     np.testing.assert_array_equal(
         scales.resolution(counts / counts.sum(axis=1, keepdims=True)), [12, 6_454_889]
     )
-    np.testing.assert_array_equal(scales.sizes(percent, np.array([np.inf, 80])), [1000, 80])
+    np.testing.assert_array_equal(scales.fill_sizes(percent, np.array([np.inf, 80])), [1000, 80])
     # As printed: Table 42 of the FBI has the number of all arrests, Table 11 of BLS per cents.
     fbi, bls = (
-        store.load(f"epidemia_low_{name}")
+        store.load_truth(f"epidemia_low_{name}")
         for name in ("fbi_sex_by_offense", "bls_sex_by_occupation")
     )
     for cell, n in itertools.islice(enumerate(scales.resolution(fbi.p)), 5):
@@ -284,7 +284,7 @@ def some_bounds(seed, several, answers):
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(2, 8))
 def test_no_masses_within_the_bounds_move_it_more(seed, several, answers):
     p, low, high, rng = some_bounds(seed, several, answers)
-    bound = most_moved(p, low, high)
+    bound = bound_change(p, low, high)
     # Most of the way to a corner, where the farthest are.
     at = rng.random((10_000, 1, 1)) ** rng.choice([-1, 1], (10_000, several, answers))
     true = shares_of(low + np.minimum(at, 1) * (high - low))
@@ -301,7 +301,7 @@ def test_some_masses_move_it_as_much(seed, answers):
     corners = np.where(np.array(list(product([False, True], repeat=answers))), high, low)
     corners = corners[corners.sum(axis=1) > 0]
     farthest = np.abs(shares_of(corners) - p).sum(axis=1).max()
-    assert most_moved(p, low, high) == pytest.approx(farthest, abs=1e-12)
+    assert bound_change(p, low, high) == pytest.approx(farthest, abs=1e-12)
 
 
 def test_in_several_orders_the_same_answers_have_more():
@@ -309,7 +309,7 @@ def test_in_several_orders_the_same_answers_have_more():
     low = np.array([[0.6, 0.0], [0.0, 0.6]])
     high = np.array([[0.6, 0.1], [0.1, 0.6]])
     # (6/7, 1/7) and (1/7, 6/7); if one is (1, 0) instead, the mean moves by 1/14 either way.
-    assert most_moved(shares_of(high), low, high) == pytest.approx(1 / 7)
+    assert bound_change(shares_of(high), low, high) == pytest.approx(1 / 7)
     assert _most_apart(shares_of(high), low, high).mean() == pytest.approx(2 / 7)
 
 
@@ -317,16 +317,16 @@ def test_of_many_answers_the_bound_is_answer_by_answer():
     for answers in (MOST_ANSWERS, MOST_ANSWERS + 1):
         p, low, high, _ = some_bounds(5, 3, answers)
         loose = _most_apart(p, low, high).mean()
-        found = most_moved(p, low, high)
+        found = bound_change(p, low, high)
         assert found < loose if answers == MOST_ANSWERS else found == loose
 
 
 def test_masses_that_are_known_move_nothing():
     p = np.array([[[0.1, 0.2, 0.7]] * 2] * 3)
-    assert most_moved(p, p, p).tolist() == [0, 0, 0]
-    assert most_moved(p, 0 * p, 0 * p).tolist() == [0, 0, 0]
+    assert bound_change(p, p, p).tolist() == [0, 0, 0]
+    assert bound_change(p, 0 * p, 0 * p).tolist() == [0, 0, 0]
 
 
 def test_of_many_answers_a_share_can_be_anything_where_nothing_need_have_mass():
     p = np.eye(MOST_ANSWERS + 1)[:1]
-    assert most_moved(p, 0 * p, 0.1 * p) == 2
+    assert bound_change(p, 0 * p, 0.1 * p) == 2

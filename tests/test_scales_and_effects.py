@@ -9,7 +9,7 @@ from recorded_runs import copied_run
 from report_parts import table
 
 from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, other_scales
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find, people
@@ -22,7 +22,7 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 BINARY = "epidemia_low_nsduh_marijuana_ever_by_age"
 TASKS = [BINARY, "epidemia_low_gss_political_view_by_age", "epidemia_low_ipeds_sex_by_field"]
-BELIEFS = {task: answers(load_truth(task), kind="noisy", noise=0.5) for task in TASKS}
+BELIEFS = {task: simulate_answers(load_truth(task), kind="noisy", noise=0.5) for task in TASKS}
 MARIJUANA = "epidemia_high_nsduh_marijuana_ever_by_age_education"
 HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
@@ -134,7 +134,7 @@ def test_guesses_and_truths_are_those_of_the_sources():
     means = [round(np.average(guess, weights=n), 2) for guess, n in guesses.values()]
     assert means == [58.92, 31.48, 17.88, 24.68, 17.77, 14.21]
     assert [n.sum() for _, n in guesses.values()] == [1318, 1310, 1197, 1277, 1256, 1248]
-    truths = [store.load(f"epidemia_people_census2000_{name}").p[0, 0] for name in guesses]
+    truths = [store.load_truth(f"epidemia_people_census2000_{name}").p[0, 0] for name in guesses]
     assert truths == pytest.approx([0.751, 0.123, 0.018, 0.125, 0.036, 0.009], abs=1e-12)
 
 
@@ -143,8 +143,10 @@ def test_who_is_beaten_by_hand(monkeypatch):
     guess, number = np.array([0.0, 10.0, 14.0, 22.0, 50.0]), np.array([1.0, 2.0, 1.0, 1.0, 5.0])
     monkeypatch.setattr(people, "guesses", lambda: {"asian": (guess, number)})
     # From the truth, 10: 10, 0, 4, 12 and 40 off; the answer 14 is 4 off.
-    assert people.beaten("asian", 10.0, 14.0) == pytest.approx(100 * (1 + 1 + 5 + 0.5) / 10)
-    assert people.off("white", 75.1, [75.1, 69.1, 72.0, 60.0]) == pytest.approx([0, 0, 2.9, 9.1])
+    assert people.count_beaten("asian", 10.0, 14.0) == pytest.approx(100 * (1 + 1 + 5 + 0.5) / 10)
+    assert people.measure_error("white", 75.1, [75.1, 69.1, 72.0, 60.0]) == pytest.approx(
+        [0, 0, 2.9, 9.1]
+    )
 
 
 def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
@@ -160,7 +162,7 @@ def test_models_stand_beside_the_average_american(tmp_path_factory, tmp_path):
 def test_every_country_is_on_the_map_but_singapore():
     """A city state has no shape at 1:110 million. Rings go clockwise, as the projection needs."""
     drawn = {one["id"]: one["geometry"]["coordinates"] for one in shapes()}
-    truths = [store.load(name) for name in store.available() if all_tasks()[name].given]
+    truths = [store.load_truth(name) for name in store.list_available() if all_tasks()[name].given]
     of_countries = [found for truth in truths if (found := countries_of(truth))]
     assert len(of_countries) == 15
     for condition, codes in of_countries:
@@ -174,7 +176,7 @@ def test_every_country_is_on_the_map_but_singapore():
 def test_an_error_on_the_map_is_the_answer_less_the_truth(tmp_path_factory, tmp_path):
     """With two conditions countries are averaged over the people of both sexes."""
     copied_run(tmp_path_factory, tmp_path, [TOBACCO], model_args="kind=noisy,noise=0.3")
-    results, truth = read_results([tmp_path]), store.load(TOBACCO)
+    results, truth = read_results([tmp_path]), store.load_truth(TOBACCO)
     rows = map_of(results, TOBACCO).table.set_index("country")
     true, told = rows[rows.kind == "survey"], rows[rows.kind != "survey"]
     here = [i for i, given in enumerate(truth.given) if given[0] == "Kenya"]

@@ -11,8 +11,8 @@ from conftest import evaluate
 from processes import python
 
 from lm_eval_epidemia.api import load_truth, questions, score_answers, tasks
-from lm_eval_epidemia.benchmarks import leaves
-from lm_eval_epidemia.benchmarks.observation.respondents import answers
+from lm_eval_epidemia.benchmarks import list_leaves
+from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 BY_AGE = "epidemia_low_nsduh_cocaine_ever_by_age"
@@ -46,7 +46,7 @@ def ran():
 
 def asked(samples, name):
     """The rows of a task with the answers that a run logged, as another harness would have them."""
-    way, rows = leaves()[name].way, []
+    way, rows = list_leaves()[name].way, []
     for sample in samples[name]:
         response = sample["filtered_resps"]
         answer = (
@@ -62,7 +62,7 @@ def asked(samples, name):
 def test_answers_to_questions_score_as_in_lm_eval(ran, name):
     results, samples = ran
     row = score_answers(asked(samples, name)).iloc[0]
-    metric = leaves()[name].benchmark.primary
+    metric = list_leaves()[name].benchmark.primary
     error = results[name].get(f"{metric}_stderr,none")
     assert (row["name"], row["tasks"], row["metric"]) == (name, 1, metric)
     assert row["value"] == pytest.approx(results[name][f"{metric},none"], abs=1e-9)
@@ -80,7 +80,7 @@ def beliefs(*names):
             .assign(
                 task=task,
                 cell=np.repeat(range(len(truth.given)), len(truth.levels)),
-                p=answers(truth, "noisy", noise=0.5, seed=3).ravel(),
+                p=simulate_answers(truth, "noisy", noise=0.5, seed=3).ravel(),
             )
         )
     return pd.concat(frames).sample(frac=1, random_state=1)

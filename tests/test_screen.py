@@ -13,12 +13,12 @@ from conftest import REPOSITORY
 from report_parts import AGE_SEX, COCAINE, HEROIN, MMLU, SALARY, by, command, said, table, write
 from rich.cells import cell_len
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.headline import headline
+from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.report.screen import screen
-from lm_eval_epidemia.results.published import with_published
+from lm_eval_epidemia.results.published import add_published
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.score import Anchors
 
@@ -29,7 +29,7 @@ BALANCED = {"metadata": {"orderings": "balanced"}}
 TASKS = {
     **{"low": LOW, "cocaine": [COCAINE], "heroin": [HEROIN], "high": [AGE_SEX]},
     **{way: [f"{task}_{way}" for task in LOW] for way in ("stated", "likelihood")},
-    "union": [task for task, _ in members("epidemia_high_standin")],
+    "union": [task for task, _ in find_tasks("epidemia_high_standin")],
 }
 
 
@@ -52,7 +52,7 @@ def put(folder, *runs):
         more = {key: of.pop(key) for key in ("metadata", "chat_template") if key in of}
         asked, error = TASKS[of.pop("asked", "low")], of.pop("error", None)
         if of["seen"] == "two":
-            of["seen"] = float(store.load(COCAINE).weights[:2].sum())
+            of["seen"] = float(store.load_truth(COCAINE).weights[:2].sum())
         if "answered" in of:
             del of["choice_mass"]
         row = {f"{key},none": x for key, x in {"score_population": of["score"], **of}.items()}
@@ -98,7 +98,7 @@ def test_ten_models_are_at_most_25_lines_of_100_columns(tmp_path, number, letter
     assert max(map(len, wide.splitlines())) > 100 and "No room for" not in wide
     several = [tmp_path, *(RESULTS / name for name in ("interventions", "priors"))]
     for width, folders in product((60, 100), (several[:1], several)):
-        lines = screen(headline(read_results(folders)), width).splitlines()
+        lines = screen(make_headline(read_results(folders)), width).splitlines()
         # Sentences are folded by letters, tables by columns of the screen.
         length = cell_len if letters < "y" else len
         assert len(lines) <= 25 and max(map(length, lines)) <= width
@@ -226,7 +226,7 @@ def test_means_by_survey_conditions_version_and_way(versions):
     found = table("closed", versions, published=True).set_index(["model", "asked"])
     closed, averages = found.loc["Writes-1T", "closed"], []
     assert (closed["value"], closed["error"]) == (60.0, 2.5)
-    for truth in map(store.load, (AGE_SEX, SEX_RACE)):
+    for truth in map(store.load_truth, (AGE_SEX, SEX_RACE)):
         # Who knows P(Y) says the middle of the interval, of 5 per cent, that holds it.
         middle = (math.floor(20 * truth.weights @ truth.p[:, 0]) + 0.5) / 20
         # Of two answers, both are as far off.
@@ -240,13 +240,13 @@ def test_means_by_survey_conditions_version_and_way(versions):
 def test_published_scores_are_of_the_tasks_asked(tmp_path):
     """Llama 3 8B, task 52: as in the published table; one score was published as not a number."""
     write(tmp_path, dict.fromkeys([COCAINE, f"{HEROIN}_likelihood"], (1.0, 1.0)))
-    results = with_published(read_results([tmp_path]))
+    results = add_published(read_results([tmp_path]))
     models = results.runs[results.runs["kind"] == "published"].reset_index().set_index("model")
     asked = results.scores[results.scores["run"] == models["run"]["GPT 4.1"]]
     assert len(models) == 7 and [*asked["task"], *asked["way"]] == [HEROIN, "likelihood"]
     every = product(store.all_tasks(), ("letters", "likelihood"))
     every = pd.DataFrame(every, columns=["task", "way"]).assign(asked_as="", run=0)
-    results = with_published(read_results([tmp_path])._replace(scores=every))
+    results = add_published(read_results([tmp_path])._replace(scores=every))
     values = results.scores[results.scores["asked_as"] == "published"]
     values = by(values, "task", "way", "run")
     assert len(values) == 2197 - 1

@@ -25,11 +25,11 @@ from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, request
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import arguments, servers
-from lm_eval_epidemia.harness.keys import headers, masked
+from lm_eval_epidemia.harness.keys import headers, mask_keys
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.replies import BadReply
-from lm_eval_epidemia.models.served import counted
+from lm_eval_epidemia.models.served import count_tokens
 from lm_eval_epidemia.results.read import read_results
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "servers.yaml").read_text("utf-8"))
@@ -132,7 +132,7 @@ def test_lm_evals_own_plain_completions_of_ollama_are_refused_too():
             "model": "local-completions",
             "model_args": f"base_url={server.url(False)},model=any",
         }
-        run = arguments.checked(lambda model=None, model_args=None, tasks=None: "run")
+        run = arguments.wrap_simple_evaluate(lambda model=None, model_args=None, tasks=None: "run")
         with pytest.raises(EpidemiaError, match="is an Ollama server"):
             run(**given)
         assert len(server.versions) == 1
@@ -443,14 +443,14 @@ def test_keys_that_no_header_can_hold(monkeypatch):
 def test_a_key_is_hidden_in_every_way_of_writing_it(key):
     sent = {"Authorization": f"Bearer {key}"}
     for written in (key, json.dumps(key), quote(key), quote(key, safe="")):
-        found = masked(f"Bearer token {written} is wrong", sent)
+        found = mask_keys(f"Bearer token {written} is wrong", sent)
         assert "***" in found and written.strip('"') not in found and "Bearer token" in found
-    assert masked("Bearer a", {"X": "Bearer a"}) == "Bearer a"
+    assert mask_keys("Bearer a", {"X": "Bearer a"}) == "Bearer a"
 
 
 @pytest.mark.parametrize(("usage", "tokens"), TABLES["usage"])
 def test_tokens_however_they_are_told(usage, tokens):
-    assert counted(usage) == tokens
+    assert count_tokens(usage) == tokens
 
 
 # Interrupted.

@@ -10,11 +10,11 @@ import yaml
 from conftest import REPOSITORY
 from report_parts import COCAINE, HEROIN, MMLU, command, write
 
-from lm_eval_epidemia.benchmarks import groups
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.benchmarks import list_groups
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.findings.mean import grouped, mean
-from lm_eval_epidemia.report.share import share
+from lm_eval_epidemia.findings.mean import average, group_scores
+from lm_eval_epidemia.report.share import share_runs
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.card import DatasetCard, Tuned, write_card
 
@@ -26,7 +26,7 @@ ONE, TWO = {COCAINE: (40.0, 3.0)}, {COCAINE: (40.0, 3.0), HEROIN: (50.0, 4.0)}
 
 def shared(out, *sources):
     """Share results; check every record, and list what the Hub gets, by model and group."""
-    done = share(read([*sources]), out, "me/questions")
+    done = share_runs(read_runs([*sources]), out, "me/questions")
     records = {path.name: json.loads(path.read_text()) for path in out.glob("data/**/*.json")}
     assert len(records) == done.records
     for record in records.values():
@@ -57,13 +57,13 @@ def test_records_of_real_runs_have_joint_errors_bounds_and_what_is_to_be_known(r
         assert record["schema_version"] == SCHEMA["version"]
         means = {name for name, row in rows_of(record).items() if "generation_config" not in row}
         # As the page says: none of the groups of one survey.
-        assert means and means <= groups().keys()
+        assert means and means <= list_groups().keys()
     own = [of for of in real.records.values() if of["model_info"]["id"] == SMOL]
     (run,) = (of for of in own if "epidemia_low" in rows_of(of))
     row = rows_of(run)["epidemia_low"]
     of, config = row["score_details"], row["metric_config"]
-    scores = grouped(read([RESULTS / "real-model" / "low"]).scores)
-    ((value, error),) = mean(scores, ["run", "group"])[["value", "error"]].to_numpy()
+    scores = group_scores(read_runs([RESULTS / "real-model" / "low"]).scores)
+    ((value, error),) = average(scores, ["run", "group"])[["value", "error"]].to_numpy()
     assert (of["score"], config["min_score"], config["max_score"]) == (value, 0.0, 100.0)
     said, ends = (of["uncertainty"][key] for key in ("standard_error", "confidence_interval"))
     assert said == {"value": error, "method": "joint survey replicates"}
@@ -142,11 +142,11 @@ def test_what_a_model_was_trained_on_is_shared_and_nothing_of_the_machine(tmp_pa
     assert (tmp_path / "out/data/lm-eval-epidemia/unknown/base").is_dir()
     # What would be one run without its folder is none.
     write(folder, ONE, "/srv/base", "5")
-    done = share(read([folder]), tmp_path / "more")
+    done = share_runs(read_runs([folder]), tmp_path / "more")
     assert done.records == 3 and sum("only in folders" in line for line in done.lines) == 2
     # A name of two parts is one on the Hub, as lm-eval takes it, whatever folders there are.
     names = ("org/m", "tuned/x", "./tuned/x", "runs/tuned/x", "/home/anna/x/")
-    assert [*map(eee.public, names)] == ["org/m", "tuned/x", "x", "x", "x"]
+    assert [*map(eee.hide_paths, names)] == ["org/m", "tuned/x", "x", "x", "x"]
 
 
 def test_each_score_has_the_date_of_its_own_result_file(tmp_path):
@@ -184,6 +184,8 @@ def test_the_command(tmp_path, monkeypatch):
             command("share", none, tmp_path / "none")
     # Before any result is read.
     (tmp_path / "mine.txt").write_text("mine")
-    monkeypatch.setattr("lm_eval_epidemia.cli.report.read", lambda *_, **__: pytest.fail("late"))
+    monkeypatch.setattr(
+        "lm_eval_epidemia.cli.report.read_runs", lambda *_, **__: pytest.fail("late")
+    )
     with pytest.raises(EpidemiaError, match="holds other files"):
         command("share", source, tmp_path)

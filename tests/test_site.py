@@ -23,18 +23,18 @@ from test_finetune_report import BASE, card, put, renamed
 from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.cli.report import read
+from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import build, store
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report import site as building
-from lm_eval_epidemia.report.cards import card as card_of
+from lm_eval_epidemia.report.cards import render_card as card_of
 from lm_eval_epidemia.report.figures import CHARTS, save
 from lm_eval_epidemia.report.site import build_site
-from lm_eval_epidemia.results.choose import of_runs
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
-from lm_eval_epidemia.surveys.draft.drafting import draft
-from lm_eval_epidemia.surveys.draft.drafting import write as write_record
+from lm_eval_epidemia.results.choose import keep_runs
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
+from lm_eval_epidemia.surveys.draft.drafting import draft_record
+from lm_eval_epidemia.surveys.draft.drafting import write_draft as write_record
 
 pytest.importorskip("torch")
 pyreadstat = pytest.importorskip("pyreadstat")
@@ -82,8 +82,8 @@ def place(tmp_path_factory):
     pyreadstat.write_sav(frame.astype(float), str(path), variable_value_labels=labels, **about)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPIDEMIA_HOME", str(folder))
-        write_record(draft([path]))
-        build.build("evil2020", path, replicates=4, progress=False)
+        write_record(draft_record([path]))
+        build.build_survey("evil2020", path, replicates=4, progress=False)
         yield folder
 
 
@@ -127,9 +127,9 @@ def made(place, tiny_llama, tmp_path_factory):
     first = json.dumps({**json.loads(first), "resps": [reply], "filtered_resps": reply})
     path.write_text("\n".join([first, *lines]))
     recorded(runs / "evil", [EVIL], model_args="kind=mean")
-    every = read([runs], published=True)
+    every = read_runs([runs], published=True)
     kept = (every.runs["kind"] != "published") | every.runs["model"].isin(PUBLISHED)
-    results = of_runs(every, every.runs.index[kept])
+    results = keep_runs(every, every.runs.index[kept])
     build_site(results, folder / "out")
     names, weights = results.runs["name"], results.runs["weights"]
     (name,) = (name for name, of in zip(names, weights, strict=True) if of.model == NAME)
@@ -205,11 +205,11 @@ def test_every_figure_is_drawn_from_the_rows_of_its_finding(made, tmp_path):
 
 
 def test_the_same_results_make_the_same_bytes_also_without_surveys(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(building, "card", lambda survey: "# A card")
+    monkeypatch.setattr(building, "render_card", lambda survey: "# A card")
     write(runs := tmp_path / "runs", {"mmlu": {"acc,none": 0.65}})
-    build_site(read([runs]), out := tmp_path / "site")
+    build_site(read_runs([runs]), out := tmp_path / "site")
     (out / "CNAME").write_text("mine")
-    results, sites = read([made.runs / "target"]), []
+    results, sites = read_runs([made.runs / "target"]), []
     for _ in range(2):
         build_site(results, out)
         sites.append({path: path.read_bytes() for path in out.rglob("*") if path.is_file()})
@@ -220,7 +220,7 @@ def test_the_same_results_make_the_same_bytes_also_without_surveys(made, tmp_pat
 
 
 def test_a_card_holds_any_label():
-    text = card_of(record("evil2020"))
+    text = card_of(find_record("evil2020"))
     assert "not stated)" not in text and "<not stated>" not in text  # no links to nowhere
     rows = re.findall(r"^\| (?:sex|q) .*", text, re.M)
     assert [len(re.findall(r"(?<!\\)\|", row.replace("\\\\", ""))) for row in rows] == [6, 6]
@@ -228,7 +228,7 @@ def test_a_card_holds_any_label():
 
 def test_the_method_page_tells_association_from_confounding(made):
     """Shares recomputed from the truth that ships, written out anew."""
-    truth = store.load("epidemia_extra_nhis_high_blood_pressure_by_age_race", state="shipped")
+    truth = store.load_truth("epidemia_extra_nhis_high_blood_pressure_by_age_race", state="shipped")
     cells = pd.DataFrame(truth.given, columns=["age", "race"])
     cells = cells.assign(p=truth.p[:, 0], people=truth.weights)
     everybody = cells.groupby("age", sort=False)["people"].sum()
@@ -382,7 +382,7 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     facts = tab.locator("#facts").text_content()
     assert score in facts and f"{expected['l1,none']:.4f}" in facts
     assert f"{expected['choice_mass,none']:.3f}" in facts
-    truth = store.load(COCAINE)
+    truth = store.load_truth(COCAINE)
     (path,) = (made.runs / "tiny").rglob(f"samples_{COCAINE}_[0-9]*.jsonl")
     samples = [*map(json.loads, path.open())]
     for label in ("30-34", "65 or older"):
@@ -418,7 +418,7 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
 
 
 def test_a_map_shows_truth_answer_and_error(visit):
-    tab, truth = visit(f"task.html#task={INTERNET}", "#map svg"), store.load(INTERNET)
+    tab, truth = visit(f"task.html#task={INTERNET}", "#map svg"), store.load_truth(INTERNET)
     assert "minus truth" in tab.locator("#map svg").get_attribute("aria-label")
     share = dict(zip((given[0] for given in truth.given), 100 * truth.p[:, 0], strict=True))
     says = f"Singapore (truth {share['Singapore']:.1f} %"
@@ -428,7 +428,7 @@ def test_a_map_shows_truth_answer_and_error(visit):
     filled = "all => all.map((p) => p.attributes.fill?.value)"
     assert {*tab.eval_on_selector_all("#map svg path", filled)} >= {*charts.SHADES}
     # A second condition is chosen beside it.
-    tab, truth = visit(f"task.html#task={TOBACCO}&view=truth", width=390), store.load(TOBACCO)
+    tab, truth = visit(f"task.html#task={TOBACCO}&view=truth", width=390), store.load_truth(TOBACCO)
     tab.select_option("#map-1", "Male")
     share = [100 * p[0] for p, given in zip(truth.p, truth.given, strict=True) if "Male" in given]
     says = f"from {min(share):.1f} % to {max(share):.1f} % in {len(share)} countries"
@@ -436,7 +436,7 @@ def test_a_map_shows_truth_answer_and_error(visit):
 
 
 def test_a_quantity_shows_priors_truth_and_real_answers(visit):
-    truth = {of.name: of for of in quantities.load(NHANES).quantities}
+    truth = {of.name: of for of in quantities.load_quantities(NHANES).quantities}
     one = truth["easy_16"]
     tab = visit(f"quantities.html#set={NHANES}&quantity=easy_16", "#stated svg")
     assert tab.locator("#quantities tbody a").count() >= len(truth) == 74

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from replicates import Says
 
 from lm_eval_epidemia.ask.orderings import mirrored
-from lm_eval_epidemia.ask.replies.shares import normalised, shares
+from lm_eval_epidemia.ask.replies.shares import normalise_shares, read_shares
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, metrics, stated
@@ -36,7 +36,7 @@ REPLIES = rows_of("stated_replies")
 def test_replies_are_read_as_a_person_reads_them():
     assert len(REPLIES) >= 610 and sum(row["numbers"] is None for row in REPLIES) >= 360
     for row in REPLIES:
-        read = shares(row["reply"], row["answers"])
+        read = read_shares(row["reply"], row["answers"])
         assert read == (row["numbers"] and pytest.approx(row["numbers"])), row
 
 
@@ -46,7 +46,7 @@ ANSWERS = PARTS["stated answers"]
 
 @given(st.text(alphabet='AB01290.,:-|{}[]()=/" \n%Yesno<>', max_size=300), st.sampled_from(ANSWERS))
 def test_no_reply_stops_the_reading(reply, answers):
-    found = shares(reply, answers)
+    found = read_shares(reply, answers)
     assert found is None or len(found) == len(answers)
     assert all(math.isfinite(one) for one in found or ())
 
@@ -77,8 +77,10 @@ def test_however_the_truth_is_written_it_is_read(answers, reverse, data):
     replies = ["\n".join(form.format(**one) for one in said) for form in PARTS["stated lines"]]
     for reply in (*replies, *all_at_once(letters, shown, numbers)):
         for written in (reply, f"Here it is:\n\n{reply}\n\nThese are rough."):
-            found = shares(written, shown)
-            assert found and normalised(found) == pytest.approx([n / 100 for n in numbers]), written
+            found = read_shares(written, shown)
+            assert found and normalise_shares(found) == pytest.approx([n / 100 for n in numbers]), (
+                written
+            )
 
 
 def test_the_question_once_more_is_no_answer():
@@ -89,8 +91,8 @@ def test_the_question_once_more_is_no_answer():
         listed += [json.dumps(answers), json.dumps(lettered), ", ".join(answers)]
         for one in listed:
             for reply in (one, f"Of 100 such people, how many are there of each?\n{one}\nAnswer:"):
-                found = shares(reply, answers)
-                assert found is None or normalised(found) is None, reply
+                found = read_shares(reply, answers)
+                assert found is None or normalise_shares(found) is None, reply
 
 
 def test_reading_takes_a_time_in_proportion_to_the_length():
@@ -99,7 +101,7 @@ def test_reading_takes_a_time_in_proportion_to_the_length():
     def seconds(piece):
         start = time.process_time()
         for answers in (ANSWERS[0], ANSWERS[3]):
-            shares(piece * (24_000 // len(piece)), answers)
+            read_shares(piece * (24_000 // len(piece)), answers)
         return time.process_time() - start
 
     slow = [piece for piece in PARTS["stated repeated"] if all(seconds(piece) > 1.5 for _ in "12")]
@@ -108,14 +110,14 @@ def test_reading_takes_a_time_in_proportion_to_the_length():
 
 def test_sums_from_90_to_110_are_divided_by():
     for numbers in ((30, 60), (40, 70), (29.7, 60.3)):
-        found = normalised(numbers)
+        found = normalise_shares(numbers)
         assert found == pytest.approx([one / sum(numbers) for one in numbers]), numbers
         assert sum(found) == pytest.approx(1)
-    assert [normalised(numbers) for numbers in ((30, 59.9), (40, 70.1), (0, 0))] == [None] * 3
+    assert [normalise_shares(numbers) for numbers in ((30, 59.9), (40, 70.1), (0, 0))] == [None] * 3
 
 
 def test_each_cell_is_asked_in_two_orders_in_which_no_answer_is_nearer_the_top():
-    rows, truth = split(SEVERAL, "stated"), store.load(SEVERAL)
+    rows, truth = split(SEVERAL, "stated"), store.load_truth(SEVERAL)
     assert len(rows) == 2 * len(truth.given)
     assert [row["order"] for row in rows][:2] == [[0, 1, 2], [2, 1, 0]]
     for levels in (2, 3, 8, 24):
@@ -136,7 +138,7 @@ def said(task, first, second):
 
 
 def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
-    truth = store.load(SEVERAL)
+    truth = store.load_truth(SEVERAL)
     # Level 0 gets 60 when it is first and 40 when it is last; the middle one always 20.
     answers = said(SEVERAL, "A: 60\nB: 20\nC: 20", "A: 40\nB: 20\nC: 40")
     expected = truth.weights @ abs(np.array([0.5, 0.2, 0.3]) - truth.p).sum(axis=1)
@@ -144,7 +146,7 @@ def test_an_answer_is_brought_back_to_its_levels_and_averaged_over_the_orders():
 
 
 def test_what_cannot_be_read_is_uniform_and_counted(caplog):
-    truth = store.load(BINARY)
+    truth = store.load_truth(BINARY)
     uniform = Anchors.of(truth).uniform
     nothing = said(BINARY, *["I cannot know that."] * 2)
     assert WAYS["stated"].diagnostics["answered"].of(nothing) == 0
@@ -165,7 +167,7 @@ def test_what_cannot_be_read_is_uniform_and_counted(caplog):
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=9).filter(lambda p: sum(p) > 0.01))
 def test_rounding_to_whole_per_cents_is_the_nearest_that_sums_to_100(p):
     p = np.array(p) / sum(p)
-    found, levels = stated.in_whole(p), len(p)
+    found, levels = stated.round_to_hundred(p), len(p)
     assert sum(found) == 100 and min(found) >= 0
     apart = np.abs(np.array(found) - 100 * p).sum()
     # Of u levels rounded up by 1 - r and the others down by r, both sums are equal, so that the
@@ -183,16 +185,18 @@ def test_rounding_to_whole_per_cents_is_the_nearest_that_sums_to_100(p):
 
 def test_what_is_written_is_read_in_every_task():
     """Of all answers that tasks have, 2 to 24, in both orders, in lines and in JSON."""
-    alike = {store.load(entry.name).levels: entry.name for entry in OBSERVATION.asked("stated")}
+    alike = {
+        store.load_truth(entry.name).levels: entry.name for entry in OBSERVATION.asked("stated")
+    }
     for name in alike.values():
-        truth = store.load(name)
-        whole = stated.in_whole(truth.p[0])
+        truth = store.load_truth(name)
+        whole = stated.round_to_hundred(truth.p[0])
         for row in split(name, "stated").select([0, 1]):
             lines = WAYS["stated"].writes(truth.p[0], SimpleNamespace(**row))
             in_json = json.dumps(dict(re.findall(r"(\w): (\d+)", lines)))
             for reply in (lines, in_json):
                 numbers = tuple(float(whole[level]) for level in row["order"])
-                assert shares(reply, row["choices"]) == numbers, name
+                assert read_shares(reply, row["choices"]) == numbers, name
 
 
 #: Answers each question on politics alone, and with a sum of 90.
@@ -213,7 +217,7 @@ def test_solved_examples_are_answered_as_asked():
     text = split(BINARY, "stated", Variant(fewshot=2))[0]["prompt"]
     first = text.split("\n\n")[0]
     shown = re.findall(r"^([A-Z])\. (.+)$", first.split("Answer:")[0], re.MULTILINE)
-    found = shares(first.split("Answer:")[1], [answer for _, answer in shown])
+    found = read_shares(first.split("Answer:")[1], [answer for _, answer in shown])
     assert found is not None and sum(found) == 100 and text.endswith("Answer:")
 
 

@@ -21,8 +21,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
-from lm_eval_epidemia.estimate.check import check
-from lm_eval_epidemia.estimate.write import unfinished
+from lm_eval_epidemia.estimate.check import find_faults
+from lm_eval_epidemia.estimate.write import open_unfinished
 from lm_eval_epidemia.harness.yamls import task_path
 
 GSS = "epidemia_low_gss_political_view_by_age"
@@ -42,10 +42,10 @@ def change(folder, edit):
 
 def test_the_records_first_vintage_is_scored_whatever_was_built(home, epidemia):
     shipped_as_built("gss_2018")
-    truth = store.load(GSS)
+    truth = store.load_truth(GSS)
     assert (truth.vintage, truth.state) == ("2022", "shipped")
-    assert store.available()[GSS].key == "gss_2022"
-    older = store.load(GSS, "2018")
+    assert store.list_available()[GSS].key == "gss_2022"
+    older = store.load_truth(GSS, "2018")
     assert (older.vintage, older.state) == ("2018", "built here")
     # 2018 is here twice, shipped and built.
     assert store.vintages(GSS) == store.vintages(GSS, "shipped") == ["2022", "2024", "2021", "2018"]
@@ -69,19 +69,19 @@ def test_of_one_vintage_what_was_built_is_scored(home):
         ("gss_2018", "built here"),
         ("gss_2018", "shipped"),
     ]
-    assert store.load(GSS).state == "built here"
+    assert store.load_truth(GSS).state == "built here"
 
 
 def test_a_build_that_scores_do_not_use_says_so(home, tmp_path):
     folder = shipped_as_built("gss_2018", "gss_2022")
     older = building.Built("gss_2018", folder, [GSS], [])
-    assert building.not_scored(older) == (
+    assert building.describe_unscored(older) == (
         "scores of 1 of them still use gss_2022 (built here), which the record of gss lists "
         "before 2018: see 'epidemia anchors gss --vintage 2018'"
     )
-    assert building.not_scored(building.Built("gss_2022", folder, [GSS], [])) == ""
+    assert building.describe_unscored(building.Built("gss_2022", folder, [GSS], [])) == ""
     elsewhere = building.Built("gss_2022", tmp_path / "elsewhere", [GSS], [])
-    assert "scores do not use them" in building.not_scored(elsewhere)
+    assert "scores do not use them" in building.describe_unscored(elsewhere)
 
 
 # What is refused.
@@ -105,7 +105,7 @@ def nothing(entries, name):
 
 def test_damaged_truths_are_refused_and_no_others(home, epidemia):
     """Four entries, each damaged in another way, and a vintage without its replicates."""
-    shipped = len(store.available())
+    shipped = len(store.list_available())
     folder = shipped_as_built("gss_2022", "scf_2022")
     entries = store.read_registry(folder)
     damaged = list(entries["gss_2022"]["tasks"])[:4]
@@ -118,7 +118,7 @@ def test_damaged_truths_are_refused_and_no_others(home, epidemia):
     change(folder, damage)
     for name in damaged:
         with pytest.raises(EpidemiaError) as caught:
-            store.load(name)
+            store.load_truth(name)
         message = str(caught.value)
         assert f"the entry of {name} in gss_2022" in message
         assert "epidemia groundtruth build gss --vintage 2022 --raw FILE" in message
@@ -126,13 +126,13 @@ def test_damaged_truths_are_refused_and_no_others(home, epidemia):
     assert whole
     scf = [*entries["scf_2022"]["tasks"]]
     for name in whole:
-        assert store.load(name).state == "built here"
-        assert check(name) == []
+        assert store.load_truth(name).state == "built here"
+        assert find_faults(name) == []
     (folder / "scf_2022.replicates.parquet").unlink()
-    assert "scf_2022.replicates.parquet is missing" in check(scf[0])[0]
+    assert "scf_2022.replicates.parquet is missing" in find_faults(scf[0])[0]
     # Nothing takes their place, and all else is there, also where task files are made.
     wrong = {*damaged, *scf}
-    available = store.available()
+    available = store.list_available()
     assert wrong.isdisjoint(available) and whole <= {*available}
     assert len(available) == shipped - len(wrong)
     files = {path.stem for path in task_path().rglob("*.yaml")}
@@ -154,7 +154,7 @@ def test_levels_in_another_order_than_the_records_are_found(home):
             del entry["sha256"]
 
     change(folder, unsealed)
-    (problem,) = check(CHIEFS)
+    (problem,) = find_faults(CHIEFS)
     assert problem == "levels of sex are ['Female', 'Male'], the record's ['Male', 'Female']"
 
 
@@ -166,12 +166,12 @@ def test_the_registry_of_the_last_release_still_loads(home):
     for entry in said["truths"]["gss_2022"]["tasks"].values():
         del entry["sha256"], entry["replicates"]
     (folder / "registry.json").write_text(json.dumps({**said, "schema": 2}))
-    truth, shipped = store.load(GSS), store.load(GSS, state="shipped")
+    truth, shipped = store.load_truth(GSS), store.load_truth(GSS, state="shipped")
     assert truth.state == "built here"
     assert (truth.p == shipped.p).all()
     assert truth.d_perfect() == shipped.d_perfect()
     assert (truth.sample, truth.replicates) == (None, None)
-    assert check(GSS) == []
+    assert find_faults(GSS) == []
 
 
 def test_damaged_outlines_are_left_out_with_a_warning_that_names_them(home, caplog):
@@ -193,9 +193,9 @@ def test_damaged_outlines_are_left_out_with_a_warning_that_names_them(home, capl
         caplog.clear()
         notices.forget()
         registry.write_registry(folder, {**truths, key: outline})
-        assert store.load(GSS).state == "built here"
+        assert store.load_truth(GSS).state == "built here"
         # A truth whose tasks are unknown takes no task away: what ships is used, and that is said.
-        assert store.load(CHIEFS).state == "shipped"
+        assert store.load_truth(CHIEFS).state == "shipped"
         assert re.search(warning, caplog.text), outline
 
 
@@ -228,13 +228,13 @@ def test_a_kill_at_any_step_of_writing_leaves_the_old_truth_or_the_new(home):
             code = int(writers.stdout.readline())
             # Every step was a kill but the last.
             assert code in (0, -signal.SIGKILL)
-            truth = store.load(HEROIN)
+            truth = store.load_truth(HEROIN)
             assert truth.state == "built here"
             shares.append(float(truth.p[0, 0]))
             assert len(truth.d_perfect() * truth.distances["iid"]) == 200
             # And the next build goes through, and leaves nothing of this one.
             enter(0.75)
-            assert store.load(HEROIN).p[0, 0] == 0.75
+            assert store.load_truth(HEROIN).p[0, 0] == 0.75
             left = {path.name.split(".")[1] for path in folder.iterdir() if path.name[0] != "."}
             assert left == {"cells", "bootstrap", "replicates", "json"}
             assert len([path for path in folder.iterdir() if path.name != ".lock"]) == 4
@@ -254,15 +254,15 @@ def test_a_full_disk_leaves_the_old_truth(home, tmp_path):
             full_disk(file.stat().st_size - 1),
         ):
             enter(0.5)
-        assert store.load(HEROIN).p[0, 0] == 0.25
-        assert check(HEROIN) == []
+        assert store.load_truth(HEROIN).p[0, 0] == 0.25
+        assert find_faults(HEROIN) == []
     enter(0.5)
-    assert store.load(HEROIN).p[0, 0] == 0.5
+    assert store.load_truth(HEROIN).p[0, 0] == 0.5
 
 
 def test_a_reader_meets_the_new_truth_when_the_old_goes_away_under_it(home, monkeypatch):
     enter(0.25)
-    read, done = store._read, []
+    read, done = store._read_rows, []
 
     def late(place, file, task, none=False):
         if not done:
@@ -270,8 +270,8 @@ def test_a_reader_meets_the_new_truth_when_the_old_goes_away_under_it(home, monk
             enter(0.5)
         return read(place, file, task, none)
 
-    monkeypatch.setattr(store, "_read", late)
-    assert store.load(HEROIN).p[0, 0] == 0.5
+    monkeypatch.setattr(store, "_read_rows", late)
+    assert store.load_truth(HEROIN).p[0, 0] == 0.5
 
 
 def test_rebuilding_leaves_other_files_of_the_folder_alone(home):
@@ -299,9 +299,9 @@ def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
         (folder / "registry.json").write_text(text)
         look()
         with pytest.raises(EpidemiaError, match="sets it aside and starts a new one"):
-            store.load(HEROIN)
+            store.load_truth(HEROIN)
         enter(0.5)
-        assert store.load(HEROIN).p[0, 0] == 0.5
+        assert store.load_truth(HEROIN).p[0, 0] == 0.5
         assert f"It is now registry.json.set-aside-{number}" in caplog.text
     # What was set aside before stays.
     for number, text in enumerate(texts, start=1):
@@ -333,7 +333,7 @@ def toy(home, tmp_path):
 
 def test_a_second_build_of_the_same_is_refused_and_the_first_not_disturbed(toy, epidemia):
     folder = store.built_groundtruth()
-    with unfinished(folder, "toy_2020"):
+    with open_unfinished(folder, "toy_2020"):
         refused = epidemia(*toy)
         assert refused.returncode == 2
         assert refused.stderr.count("\n") == refused.stderr.count("epidemia: ") + 1
@@ -370,7 +370,7 @@ def test_a_disk_that_fills_up_is_one_line_and_the_same_command_goes_on(toy, epid
     assert "error: cannot write" in stopped.stderr.splitlines()[-1]
     built = epidemia(*toy)
     assert built.returncode == 0, built.stderr
-    tasks = len(building.record("toy").all_tasks)
+    tasks = len(building.find_record("toy").all_tasks)
     assert f"{tasks}/{tasks}" in built.stderr
 
 

@@ -160,4 +160,4 @@ def test_a_tokenizer_that_tells_no_offsets():
 
     lm = model(Slow())
     assert batch_encoder(lm)(texts(50)) == [lm.tok_encode(text) for text in texts(50)]
-    assert choices._cut([("A\n", "B", True)], choices.Whole([1], None)) is None
+    assert choices._cut([("A\n", "B", True)], choices.TextTokens([1], None)) is None

@@ -12,9 +12,9 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.harness.written import first_read, until_read
+from lm_eval_epidemia.harness.written import ask_until_read, choose_reply
 from lm_eval_epidemia.report.site import replies
-from lm_eval_epidemia.results.choose import of_runs
+from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.read import read_results
 
 TASK, WAY = "epidemia_intervention_random", "intervention_written"
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(server, tmp_pa
     results = read_results([tmp_path / "several", tmp_path / "once"])
     assert {*results.scores["asked_as"]} == {"limit=5", f"limit=5; tries={TRIES}"}
     for run, number in results.runs["tries"].items():
-        (kept,) = replies.of_models(of_runs(results, [run])).values()
+        (kept,) = replies.of_models(keep_runs(results, [run])).values()
         assert (kept["number"], kept["unread"]) == (len(NEEDED), 1 if number else 3)
         assert kept["shown"][0]["reply"] == f"{MUMBLED} 1"
 
@@ -93,7 +93,7 @@ def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(server, tmp_pa
 )
 def test_in_every_written_way_the_first_that_can_be_read_counts(task, way, text):
     row = split(task, way, Variant(n_samples=8))[0]
-    found = first_read(WAYS[way], row, [MUMBLED, text, "no such thing"])
+    found = choose_reply(WAYS[way], row, [MUMBLED, text, "no such thing"])
     assert (found, found.tries) == ((text, 2) if text else (MUMBLED, 3))
 
 
@@ -120,7 +120,7 @@ def test_ways_and_others_tasks_are_told_apart():
 
     ours, greedy, other = request(NAME, 0.5), request(NAME, 0), request("theirs", 0)
     asked = [ours, other, ours, other, ours, greedy, greedy]
-    assert until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
+    assert ask_until_read(asked, {NAME: WAYS[WAY]}, ask) == ["?", "?", "yes", "?", "", "?", "yes"]
     first, second = ([request.task_name for request in batch] for batch in batches)
     assert (first, second) == ([NAME, "theirs", "theirs", NAME], [NAME, NAME])
     sent = [request.arguments for request in batches[1]]

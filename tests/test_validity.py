@@ -9,12 +9,12 @@ import pytest
 import yaml
 from conftest import REPOSITORY, raw_file
 
-from lm_eval_epidemia.benchmarks import made_of, unions
+from lm_eval_epidemia.benchmarks import describe_union, list_unions
 from lm_eval_epidemia.benchmarks.observation import STANDIN
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import score as scoring
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 DATA = Path(__file__).parent / "data"
 
@@ -24,12 +24,12 @@ ACS = "acs2024_1yr_pums_person.parquet"
 
 def truth(short):
     """A truth by its name without the prefix: 'low scf home_ownership by age'."""
-    return store.load("epidemia_" + short.replace(" ", "_"))
+    return store.load_truth("epidemia_" + short.replace(" ", "_"))
 
 
 def test_official_figures():
     for figure in yaml.safe_load((DATA / "official_figures.yaml").read_text()):
-        found = store.load(figure["task"])
+        found = store.load_truth(figure["task"])
         p = found.p[:, found.levels.index(figure["level"])]
         given = figure.get("given")
         ours = found.weights @ p if given is None else p[found.given.index((given,))]
@@ -99,7 +99,7 @@ def test_counts_agree_with_pandas_on_the_raw_file(task):
     frame = pd.DataFrame(columns).astype({"weight": float})
     table = frame.dropna().groupby(["given", "outcome"], observed=True)["weight"].sum().unstack()
     table = table.fillna(0).to_numpy()
-    found = store.load(task)
+    found = store.load_truth(task)
     assert found.p == pytest.approx(table / table.sum(axis=1, keepdims=True), rel=1e-9, abs=1e-15)
     assert found.weights == pytest.approx(table.sum(axis=1) / table.sum(), rel=1e-9)
 
@@ -140,7 +140,7 @@ def test_at_most_250_cells_is_the_closed_subset_for_the_official_variables():
     published = closed_subset()
     for task in all_tasks().values():
         if task.kind == "high":
-            ways = [record(task.survey).variables[name][0] for name in task.given]
+            ways = [find_record(task.survey).variables[name][0] for name in task.given]
             cells = int(np.prod([len(way.levels) for way in ways]))
             assert (cells <= 250) == published[task.number], (task.name, cells)
 
@@ -149,11 +149,11 @@ def test_where_the_shipped_cells_differ_from_the_closed_subset():
     """NSDUH 2022 records race and education more coarsely: two tasks have fewer cells."""
     published = closed_subset()
     differ = {
-        task.name: len(store.load(task.name).given)
+        task.name: len(store.load_truth(task.name).given)
         for task in all_tasks().values()
         if task.kind == "high"
-        and task.name in store.available()
-        and (len(store.load(task.name).given) <= 250) != published[task.number]
+        and task.name in store.list_available()
+        and (len(store.load_truth(task.name).given) <= 250) != published[task.number]
     }
     assert differ == {
         "epidemia_high_nsduh_marijuana_ever_by_age_education_race": 140,
@@ -165,14 +165,14 @@ PAGE = REPOSITORY / "docs" / "background" / "anchors.md"
 
 
 def score_of_mean(name):
-    return scoring.Anchors.of(store.load(name)).score_of_mean
+    return scoring.Anchors.of(store.load_truth(name)).score_of_mean
 
 
 def test_the_page_has_the_mean_baseline_as_it_is():
     """The published mean baseline is 46 over 94 tasks; ours is of the 44 at hand."""
     page, scores = PAGE.read_text(), {}
-    for name in store.available():
-        key = name.split("_")[1], store.load(name).survey
+    for name in store.list_available():
+        key = name.split("_")[1], store.load_truth(name).survey
         scores.setdefault(key, []).append(score_of_mean(name))
     high = {survey: values for (kind, survey), values in scores.items() if kind == "high"}
     for survey, values in high.items():
@@ -181,7 +181,9 @@ def test_the_page_has_the_mean_baseline_as_it_is():
     assert len(every) == 44
     assert f"| all that ship | 44 | {np.mean(every):.1f} |" in page
     # The other 50 by what stands in for them: NHIS for BRFSS, lifetime for past-month cigarettes.
-    names = [n for n in store.available() if "extra_nsduh_cig" in n and all_tasks()[n].given[1:]]
+    names = [
+        n for n in store.list_available() if "extra_nsduh_cig" in n and all_tasks()[n].given[1:]
+    ]
     stand_ins = [*every, *scores["extra", "nhis"], *map(score_of_mean, names)]
     assert len(stand_ins) == 94
     assert f"| with stand-ins | 94 | {np.mean(stand_ins):.1f} |" in page
@@ -191,23 +193,23 @@ def test_each_waiting_published_task_has_one_stand_in():
     """Of the same conditions; what the group says of itself is counted here."""
     high = {task.number: task for task in all_tasks().values() if task.kind == "high"}
     stand_ins = [task for task in all_tasks().values() if task.stands_for]
-    missing = {number for number, task in high.items() if task.name not in store.available()}
+    missing = {number for number, task in high.items() if task.name not in store.list_available()}
     assert {task.stands_for for task in stand_ins} == missing and len(stand_ins) == 50
     assert all(task.given == high[task.stands_for].given for task in stand_ins)
     assert sum(task.survey == "nhis" for task in stand_ins) == 39
     kept = {task.name for number, task in high.items() if number not in missing}
     asked = kept | {task.name for task in stand_ins}
-    assert unions()[STANDIN] == asked and len(asked) == 94 and len(kept) == 44
+    assert list_unions()[STANDIN] == asked and len(asked) == 94 and len(kept) == 44
     # Where a way asks a part of them, there is no such group.
-    ways = [name.removeprefix(STANDIN) for name in unions()]
+    ways = [name.removeprefix(STANDIN) for name in list_unions()]
     assert ways == ["", "_likelihood", "_sampled", "_stated"]
-    assert "39" in made_of(f"{STANDIN}_stated") and made_of("epidemia_high") == ""
+    assert "39" in describe_union(f"{STANDIN}_stated") and describe_union("epidemia_high") == ""
 
 
 def test_no_shipped_task_is_uninformative():
     """The page lists none; a task that cannot tell good from ignorant would stand there."""
-    for name in store.available():
-        found = store.load(name)
+    for name in store.list_available():
+        found = store.load_truth(name)
         assert scoring.Anchors.of(found).informative, name
 
 

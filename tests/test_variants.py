@@ -25,12 +25,12 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.references import known_scores
+from lm_eval_epidemia.findings.references import score_known
 from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 
 TASK = "epidemia_low_nsduh_cocaine_ever_by_age"
 
@@ -90,10 +90,14 @@ def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_ques
     assert all(block[-1].removeprefix("Answer: ") in "ABCDEFGH" for block in blocks)
     # Each is a question of a task of another survey, word for word.
     wanted = {block[0] for block in blocks}
-    for name in store.available():
-        if all_tasks()[name].survey != "nsduh" and len(store.load(name).levels) <= 8 and wanted:
-            wording = Wording(store.load(name))
-            wanted -= {wording.question(cell) for cell in range(len(store.load(name).given))}
+    for name in store.list_available():
+        if (
+            all_tasks()[name].survey != "nsduh"
+            and len(store.load_truth(name).levels) <= 8
+            and wanted
+        ):
+            wording = Wording(store.load_truth(name))
+            wanted -= {wording.question(cell) for cell in range(len(store.load_truth(name).given))}
     assert not wanted and "cocaine" not in before
     # Other tasks get other examples; more examples begin with others, not with these.
     assert examples("epidemia_low_nsduh_heroin_ever_by_age", 4, WAYS["letters"]) != before
@@ -110,7 +114,7 @@ def test_examples_of_probabilities_answer_with_the_interval_of_the_truth():
 
 def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
     """The same prompts where NSDUH 2023 was built too, with more tasks and other truths."""
-    from lm_eval_epidemia.estimate.build import build
+    from lm_eval_epidemia.estimate.build import build_survey
 
     task, built = "epidemia_low_gss_party_by_race", "epidemia_low_nsduh_alcohol_past_month_by_race"
 
@@ -118,21 +122,21 @@ def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
         return [examples(task, 30, WAYS[way]) for way in ("letters", "likelihood")]
 
     before = solved()
-    build("nsduh", nsduh_parquet, replicates=8, progress=False, only=["low"])
-    assert built in store.available()
+    build_survey("nsduh", nsduh_parquet, replicates=8, progress=False, only=["low"])
+    assert built in store.list_available()
     assert solved() == before
 
 
 def cells_and_answers(number):
     """Of solved examples for many tasks: P(y | x) of the answers displayed, and which was given."""
     cells, solved = {}, []
-    for name in store.available():
-        truth = store.load(name)
+    for name in store.list_available():
+        truth = store.load_truth(name)
         wording = Wording(truth)
         for cell, p in enumerate(truth.p):
             key = wording.question(cell), frozenset(truth.levels)
             cells[key] = dict(zip(truth.levels, p, strict=True))
-    for name in [name for name in store.available() if "nsduh" not in name][:10]:
+    for name in [name for name in store.list_available() if "nsduh" not in name][:10]:
         for block in examples(name, number, WAYS["letters"]).strip().split("\n\n"):
             question, *shown, answer = block.splitlines()
             displayed = [text.split(". ", 1)[1] for text in shown]
@@ -169,7 +173,7 @@ SMALL = [
 
 def put_to_a_model(benchmark, entry, way, variant):
     """What lm-eval reads of a task: its rows and its file, but for the note of the variant."""
-    file = yamls._task(benchmark, entry, way, "base", None, variant).splitlines()
+    file = yamls._format_task(benchmark, entry, way, "base", None, variant).splitlines()
     return (
         split(entry.name, way.name, variant).to_dict(),
         yamls._base(benchmark, way, None, variant),
@@ -314,7 +318,7 @@ def test_questions_in_every_wording():
         "epidemia_years_gsstrend_degree_by_year_sex",
     ):
         for name in WORDINGS:
-            words = Wording(store.load(task), name)
+            words = Wording(store.load_truth(task), name)
             lines += [f"{task}, {name or 'usual'}: {words.question(0)}"]
             if name in ("bare", "random"):
                 lines += [words.probability(0, 0)]
@@ -324,8 +328,8 @@ def test_questions_in_every_wording():
 def test_what_no_question_of_any_task_may_say():
     """Of every task, in the first cell. Bare: where, when, of whom; an item: of somebody else."""
     for entry in OBSERVATION.asked("letters"):
-        truth, given = store.load(entry.name), all_tasks()[entry.name].given
-        vintage = record(truth.survey).vintages[truth.vintage]
+        truth, given = store.load_truth(entry.name), all_tasks()[entry.name].given
+        vintage = find_record(truth.survey).vintages[truth.vintage]
         words = {name: Wording(truth, name) for name in WORDINGS}
         texts = {name: of.question(0) for name, of in words.items()}
         assert len(set(texts.values())) >= len(WORDINGS) - 1, texts  # bare may have nothing to drop
@@ -386,7 +390,7 @@ def test_one_model_in_several_wordings(tmp_path):
     assert scores == {"usual": 40.0, "bare": 60.0, "random": 50.0}
     together = found.table.set_index("wording").loc["all"]
     assert together["between"] == pytest.approx(10.0)
-    scores = made.scores.assign(known=known_scores(made.scores, made.runs)["score"])
+    scores = made.scores.assign(known=score_known(made.scores, made.runs)["score"])
     known = by(scores, "task", of="known")
     flips = sum(low < known[task] < low + 20 for task, low in ((MARIJUANA, 30), (HEROIN, 50)))
     assert (together["flips"], together["flips_tasks"]) == (50 * flips, 2)

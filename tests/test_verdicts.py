@@ -12,16 +12,16 @@ from report_parts import COCAINE, EIGHT, HEROIN, NOBODY, RACE, asked, by, scored
 from scipy import stats
 from test_paired import prior_of
 
-from lm_eval_epidemia.benchmarks import members
+from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.pool import Pool, noise_of
-from lm_eval_epidemia.findings.ranks import ranked_tasks, standings, verdicts
-from lm_eval_epidemia.findings.references import population_known_over
-from lm_eval_epidemia.results.choose import KEY, paired
+from lm_eval_epidemia.findings.ranks import compare_runs, ranked_tasks, standings
+from lm_eval_epidemia.findings.references import score_population
+from lm_eval_epidemia.results.choose import KEY, join_scores
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.outcomes import clustered, moderated
+from lm_eval_epidemia.score.outcomes import average_clusters, moderate_variance
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))
@@ -71,7 +71,7 @@ def test_a_comparison_counts_outcomes_not_tasks():
     """
     one = run(0, {COCAINE: 60, HEROIN: 70, RACE: 70, EMPLOYER: 80}, 1.0)
     other = run(1, {**EVEN, RACE: 50}, 1.0)
-    found, back = compare(one, other, NOBODY), compare(other, one, NOBODY)
+    found, back = compare_scores(one, other, NOBODY), compare_scores(other, one, NOBODY)
     assert (found.tasks, found.outcomes, found.difference) == (4, 3, 20.0)
     assert found.error == pytest.approx(math.sqrt(200 / 0.75) / 4)
     assert found.half_width == pytest.approx(found.error * stats.t.ppf(0.975, 1.8))
@@ -79,8 +79,8 @@ def test_a_comparison_counts_outcomes_not_tasks():
     # Three outcomes say nothing of others.
     assert found.verdict == "better here" and math.isnan(found.low) and math.isnan(found.high)
     assert (back.difference, back.losses, back.verdict) == (-20.0, 4, "worse here")
-    assert compare(one, run(1, {SALARY: 1})) is None
-    lone = compare(*(run(score, {COCAINE: score}) for score in (90, 10)), NOBODY)
+    assert compare_scores(one, run(1, {SALARY: 1})) is None
+    lone = compare_scores(*(run(score, {COCAINE: score}) for score in (90, 10)), NOBODY)
     assert math.isnan(lone.error) and lone.verdict == "better here"
 
 
@@ -96,7 +96,7 @@ MORE = [
 @pytest.mark.parametrize(("more", "verdict"), MORE)
 def test_eight_outcomes_say_something_of_others_and_seven_do_not(more, verdict):
     one, other = run(0, EVEN | more, 1.0), run(1, EVEN, 1.0)
-    eight, seven = compare(one, other), compare(one[1:], other)
+    eight, seven = compare_scores(one, other), compare_scores(one[1:], other)
     assert eight.verdict == verdict and (eight.low > 0) == (more.keys() == EVEN.keys())
     assert eight.half_width == pytest.approx(eight.high - eight.difference)
     assert seven.outcomes == 7 and math.isnan(seven.low) and seven.half_width >= 0
@@ -110,17 +110,17 @@ def test_here_needs_the_population_too():
     """Of one task: score 10 apart, against the population 0.2, errors of both sqrt(0.02) = .14."""
     one, other = run(0, {COCAINE: 60.0}), run(1, {COCAINE: 50.0})
     for population, verdict in ((50.2, "not shown"), (50.3, "better here"), (40.0, "not shown")):
-        compared = compare(one.assign(score_population=population), other)
+        compared = compare_scores(one.assign(score_population=population), other)
         assert compared.population == pytest.approx(population - 50)
         assert compared.population_error == pytest.approx(math.sqrt(0.02))
         assert compared.verdict == verdict, population
         # Won by twice its error, .283.
         assert compared.wins == (population == 50.3)
-    assert compare(one.assign(score_population=math.nan), other).verdict == "not shown"
+    assert compare_scores(one.assign(score_population=math.nan), other).verdict == "not shown"
     # Nothing of this kind is asked where there is no such score.
     task = "epidemia_intervention_random"
     sure = [run(n, {task: x}, 0.01, way="intervention") for n, x in enumerate((0.9, 0.5))]
-    compared = compare(*sure)
+    compared = compare_scores(*sure)
     assert math.isnan(compared.population) and compared.verdict == "better here"
 
 
@@ -131,7 +131,7 @@ def test_an_interval_is_cut_where_the_scale_ends():
     """
     other = run(1, {task: 100.0 * (place < 2) for place, task in enumerate(EIGHT)})
     one = run(0, {task: 100.0 * (place >= 2) for place, task in enumerate(EIGHT)})
-    cut, two = compare(one, other), compare(one.iloc[[0, 7]], other)
+    cut, two = compare_scores(one, other), compare_scores(one.iloc[[0, 7]], other)
     assert (cut.difference, cut.high) == (50.0, 100.0)
     assert cut.low == pytest.approx(50 - 77.4, abs=0.1) and cut.verdict == "better here"
     assert (two.difference, two.half_width) == (0, 100)
@@ -144,17 +144,17 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     a, b = np.array([-2.6, -2.5, -2.7, -2.6]), np.array([-1.2, -1.0, -1.4, -0.9])
     one, other, *rest = everybody = models([a, b, *others])
     known = pool(everybody)
-    compared = compare(one, other, known)
+    compared = compare_scores(one, other, known)
     # Its own route: every pair of the others by itself, as if it were the one compared.
     pairs = [(x, y) for m, x in enumerate(others) for y in others[:m]]
-    variances = [clustered(x - y, range(4)).error ** 2 for x, y in pairs]
-    own = clustered(a - b, range(4))
-    reach = moderated(own, prior_of(variances, 3.0), 5 * 3.0).reach(0.95)
+    variances = [average_clusters(x - y, range(4)).error ** 2 for x, y in pairs]
+    own = average_clusters(a - b, range(4))
+    reach = moderate_variance(own, prior_of(variances, 3.0), 5 * 3.0).reach(0.95)
     assert len(pairs) == 10 and compared.outcomes == 4
     ratios = compared.l1_ratio, compared.l1_ratio_low, compared.l1_ratio_high
     assert np.log(ratios) == pytest.approx([own.mean, own.mean - reach, own.mean + reach])
     assert compared.l1_ratio_high < 1 and compared.verdict == "better"
-    assert compare(other, one, known).verdict == "worse"
+    assert compare_scores(other, one, known).verdict == "worse"
     # Ranks follow the same tests.
     found = ranked(everybody, "epidemia_high", known)
     assert places(found)[0] == (1, 1) and found[0].among == 7
@@ -167,7 +167,7 @@ def test_log_l1_decides_from_four_outcomes_where_others_tell_how_it_varies():
     (twin,) = models([a], 7)
     few = [one, other, *rest[:4]]
     for tasks, runs in ((4, few), (4, [*few, twin.assign(model="m0")]), (4, [twin]), (3, [])):
-        compared = compare(one[:tasks], other, pool(runs) if runs else known)
+        compared = compare_scores(one[:tasks], other, pool(runs) if runs else known)
         assert math.isnan(compared.l1_ratio) and compared.verdict == "better here"
 
 
@@ -177,12 +177,12 @@ def test_l1_below_a_tenth_of_the_noise_counts_as_that():
     rest = models([rng.normal(-1.5, 0.3, 4) for _ in range(5)], 3)
     tiny = [run(n, dict.fromkeys(HIGH, 99.0), l1=l1) for n, l1 in enumerate((0, 5e-4, 2e-3))]
     at_hand = pool([*tiny, *rest])
-    assert at_hand.difference(paired(tiny[0], tiny[1])).mean == 0
-    assert at_hand.difference(paired(tiny[2], tiny[0])).mean == pytest.approx(math.log(2))
-    truth = store.load(COCAINE)
+    assert at_hand.difference(join_scores(tiny[0], tiny[1])).mean == 0
+    assert at_hand.difference(join_scores(tiny[2], tiny[0])).mean == pytest.approx(math.log(2))
+    truth = store.load_truth(COCAINE)
     assert noise_of(truth) == truth.distances[truth.scheme].mean() > 0
     # BLS prints a tenth of a per cent.
-    assert noise_of(store.load("epidemia_low_bls_sex_by_occupation")) == 0.0005
+    assert noise_of(store.load_truth("epidemia_low_bls_sex_by_occupation")) == 0.0005
 
 
 def test_only_who_was_asked_everything_alike_is_ranked():
@@ -240,11 +240,11 @@ def test_nothing_is_said_of_two_versions_by_a_prediction(tmp_path):
 
 def test_the_row_of_who_knows_the_population_is_of_letters(tmp_path):
     """Written and drawn answers of NHANES are in the table; the last row has no number there."""
-    tasks = [name for name, _ in members("epidemia_low_nhanes")]
+    tasks = [name for name, _ in find_tasks("epidemia_low_nhanes")]
     names = [*tasks[:2], f"{tasks[2]}_stated", f"{tasks[3]}_sampled"]
     write(tmp_path, dict.fromkeys(names, (60.0, 0.1)), "a")
     found = by(table("population", tmp_path), "kind", "group")
-    known = population_known_over(tasks[:2])
+    known = score_population(tasks[:2])
     assert found.pop(("respondent", "epidemia_low")) == known["value"] and known["tasks"] == 2
     assert found == {("run", f"epidemia_low{way}"): 60.0 for way in ("", "_stated", "_sampled")}
 
@@ -302,8 +302,8 @@ def test_all_pairs_at_once_are_single_pairs(tasks, faults):
         group = "_".join(tasks[0].split("_")[:2])
         expected = np.zeros((9, 9))
         for i, j in combinations(range(9), 2):
-            verdict = compare(made[i], made[j], pool).verdict
+            verdict = compare_scores(made[i], made[j], pool).verdict
             expected[i, j] = {"better": 1, "worse": -1}.get(verdict, 0)
             expected[j, i] = -expected[i, j]
-        assert (verdicts(scores, group, range(9), asked, pool) == expected).all()
+        assert (compare_runs(scores, group, range(9), asked, pool) == expected).all()
         assert expected.any() == (len(tasks) > 3)

@@ -11,7 +11,7 @@ import pytest
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import COMMON, DistributionWay
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -76,7 +76,7 @@ def check_answers(way, truth, answers):
         way.check(answer, answers[0], truth)
         assert (answer.way, answer.task, answer.truth) == (way.name, truth.task, truth.fingerprint)
     with pytest.raises(EpidemiaError, match="were made from ground truth"):
-        leaves()[in_way(truth.task, way.name)].benchmark.measure(
+        list_leaves()[in_way(truth.task, way.name)].benchmark.measure(
             [answer._replace(truth="f" * 12) for answer in answers]
         )
 

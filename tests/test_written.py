@@ -10,7 +10,7 @@ from conftest import REPOSITORY, answers_to, evaluate
 from lm_eval.utils import sanitize_list
 from scripted_server import scripted
 
-from lm_eval_epidemia.ask.responses import answered
+from lm_eval_epidemia.ask.responses import answered_share
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, letters, metrics
@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.decode import Asked
-from lm_eval_epidemia.results.samples import answers_in, elicited
+from lm_eval_epidemia.results.samples import answers_in, read_elicited
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score.score import Anchors
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -41,7 +41,7 @@ def test_every_sampled_prompt_is_a_text_of_its_own_with_an_order_of_its_own():
     rows = split(SEVERAL, "sampled", Variant(n_samples=30))
     assert len(set(rows["prompt"])) == len(rows) == 3 * 30
     assert [row["sample"] for row in rows] == [*range(1, 31)] * 3
-    a, b, c = (store.load(SEVERAL).levels[level] for level in rows[0]["order"])
+    a, b, c = (store.load_truth(SEVERAL).levels[level] for level in rows[0]["order"])
     assert f"\nA. {a}\nB. {b}\nC. {c}\n" in rows[0]["prompt"]
     # Of 30 random orders, each of the six is there in most cells, and cells differ.
     orders = [tuple(map(tuple, rows["order"][cell * 30 : cell * 30 + 30])) for cell in range(3)]
@@ -55,7 +55,7 @@ def test_sampled_answers_of_a_known_respondent(replicated):
     names = [in_way(task, "sampled") for task in tasks]
     found = evaluate([*tasks, *names], model_args="kind=mean", **how)
     for task, name in zip(tasks, names, strict=True):
-        row, exact, truth = found["results"][name], found["results"][task], store.load(task)
+        row, exact, truth = found["results"][name], found["results"][task], store.load_truth(task)
         assert row["answered,none"] == 1 and row["seen,none"] == 1
         error = math.hypot(row["score_stderr,none"], exact["score_stderr,none"])
         assert abs(row["score,none"] - exact["score,none"]) <= 3 * error
@@ -77,10 +77,10 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated):
     )
     twenty = Variant(n_samples=20)
     some = answers_to(BINARY, "sampled", lambda doc: ["B" * (doc["sample"] % 20 > 0)], twenty)
-    assert (answered(some), letters.written_order_bias(some)) == pytest.approx((0.95, 0.5))
+    assert (answered_share(some), letters.written_order_bias(some)) == pytest.approx((0.95, 0.5))
     # Always A: every level in turn, so nearly the uniform distribution, and a large bias.
     always = answers_to(SEVERAL, "sampled", lambda doc: ["a)"], Variant(n_samples=400))
-    uniform = Anchors.of(store.load(SEVERAL)).uniform
+    uniform = Anchors.of(store.load_truth(SEVERAL)).uniform
     assert metrics.measure(always).numbers["l1"] == pytest.approx(uniform, abs=0.1)
     assert letters.written_order_bias(always) == pytest.approx(2 / 3)
 
@@ -88,11 +88,11 @@ def test_replies_without_a_letter_and_a_favourite_letter(replicated):
 def test_written_probabilities_that_cannot_be_read():
     """C is 5 to 10 %; what is not read is uniform."""
     said = answers_to(CLOSED, "closed", lambda doc: ["?" if doc["cell"] == 3 else "C. 5%-10%"])
-    truth, p = store.load(CLOSED), np.full(len(said), 0.075)
+    truth, p = store.load_truth(CLOSED), np.full(len(said), 0.075)
     p[3] = 0.5
     l1 = (truth.weights * 2 * abs(truth.p[:, 0] - p)).sum()
     assert metrics.measure(said).numbers["l1"] == pytest.approx(l1)
-    assert answered(said) == pytest.approx(1 - 1 / len(said))
+    assert answered_share(said) == pytest.approx(1 - 1 / len(said))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_samples_that_hold_unreadable_replies_are_json_and_are_read(task, way, t
         with samples.open("a") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
     # The first cell has an unreadable reply; the shares of any other sum to 1 all the same.
-    assert elicited(samples, Asked(task, way)).q.sum(axis=1) == pytest.approx(1, abs=1e-12)
+    assert read_elicited(samples, Asked(task, way)).q.sum(axis=1) == pytest.approx(1, abs=1e-12)
 
 
 # Prompts that a server's content filter declines count as if they had not been asked.

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, raw_file, recorded
 
-from lm_eval_epidemia.benchmarks import in_way, members
+from lm_eval_epidemia.benchmarks import find_tasks, in_way
 from lm_eval_epidemia.benchmarks.observation import measured, undated, years
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -17,7 +17,7 @@ from lm_eval_epidemia.estimate import prepare, store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.surveys import microdata, tables
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 GSS, BRFSS = "epidemia_years_gsstrend_", "epidemia_years_brfsstrend_"
 BLS = "epidemia_years_blstrend_sex_by_year_occupation"
@@ -25,7 +25,7 @@ GROUP = "epidemia_years_undated"
 
 
 def part(name):
-    return measured.part_of(store.load(name))
+    return measured.part_of(store.load_truth(name))
 
 
 # Slopes.
@@ -34,7 +34,7 @@ def part(name):
 def test_series_today_s_answer_averages_and_changes():
     """Of men and women each their own."""
     of = part(GSS + "women_at_home_by_year_sex")
-    known, today, average = years.years_of(of), years.todays(of), years.averages(of)
+    known, today, average = years.years_of(of), years.answer_latest(of), years.average_years(of)
     assert (known.of.min(), known.of.max(), len({*known.series})) == (1977, 2024, 2)
     assert years.years_of(part("epidemia_low_nsduh_heroin_ever_by_age")) is None
     frame = pd.DataFrame(of.truth.given, columns=["year", "sex"])
@@ -91,9 +91,9 @@ def test_the_table_has_slopes_and_every_year(tmp_path):
 
 def test_no_question_names_a_year():
     """The questions of epidemia_years without "in 1985", of men and women, in every ordering."""
-    assert [name for name, _ in members(GROUP)] == [f"{GROUP}_gsstrend_{o}" for o in RECODED]
-    for name, way in members(GROUP):
-        dated = split(undated.declared()[name].name, "letters")
+    assert [name for name, _ in find_tasks(GROUP)] == [f"{GROUP}_gsstrend_{o}" for o in RECODED]
+    for name, way in find_tasks(GROUP):
+        dated = split(undated.list_declared()[name].name, "letters")
         asked = zip(dated["prompt"], dated["given"], strict=True)
         in_1985 = {text.replace(" in 1985", "") for text, given in asked if "year: 1985" in given}
         rows = split(name, way)["prompt"]
@@ -127,13 +127,13 @@ def test_a_set_by_hand():
     The misfit makes Q(4) = N - 1 = 2: v = d^2. The bound is that of F(1, 2), 18.51.
     """
     d, steps = 0.08, np.arange(11) - 4
-    result = undated.lived(course(), np.array([0.4 + d, 0.4 - d, 0.4]))
+    result = undated.find_years_lived(course(), np.array([0.4 + d, 0.4 - d, 0.4]))
     assert result.best == 2004 and result.misfit**2 == pytest.approx(d**2 - 0.01**2)
     assert result.distances == pytest.approx((2 * d**2 + 3 * (0.1 * steps) ** 2) / d**2)
     # .03 s^2 / .0064 <= 18.51 where |s| <= 1.99.
     assert result.stretches == "2003-2005" and result.untold == ""
     # An answer without misfit has none; and what cannot be told.
-    result = undated.lived(course(), np.full(3, 0.4))
+    result = undated.find_years_lived(course(), np.full(3, 0.4))
     assert result.misfit == 0 and result.stretches == "2004"
     result = undated.Lived(course(5), np.zeros(5), np.array([1, 0, 1, 1, 0], bool), 0.1)
     assert (result.stretches, result.untold) == ("2000, 2002-2003", "3 of 5 fit")
@@ -159,11 +159,11 @@ def test_who_moved():
 
 
 def test_the_shipped_truths_moved():
-    tasks = [undated.load(f"{GROUP}_gsstrend_{o}") for o in RECODED]
+    tasks = [undated.load_undated(f"{GROUP}_gsstrend_{o}") for o in RECODED]
     known = undated.course_of([task.series for task in tasks])
     assert (known.years[0], known.years[-1], known.moved) == (1977, 2024, 4)
-    truth, series = store.load(GSS + "women_at_home_by_year_sex"), tasks[3].series
-    place, latest = series.years.tolist().index(1985), undated.answers(tasks[3], "truth")
+    truth, series = store.load_truth(GSS + "women_at_home_by_year_sex"), tasks[3].series
+    place, latest = series.years.tolist().index(1985), undated.simulate_undated(tasks[3], "truth")
     for cell, (sex,) in enumerate(tasks[3].given):
         then, now = (truth.given.index((year, sex)) for year in ("1985", "2024"))
         assert [*series.p[place, cell], *latest[cell]] == [*truth.p[then], *truth.p[now]]
@@ -213,7 +213,9 @@ def test_a_run_has_answers_and_a_year_but_no_score_and_no_rank(tmp_path):
     note = find("year-lived")(read_results([tmp_path])).left_out[0]
     assert f"{GROUP}_gsstrend_degree: the recorded answers are not as a run keeps them" in note
     # Of part of the prompts; of two orderings of men and two of women all are asked.
-    recorded(tmp_path / "part", [GROUP], samples={in_way(*m): [*range(4)] for m in members(GROUP)})
+    recorded(
+        tmp_path / "part", [GROUP], samples={in_way(*m): [*range(4)] for m in find_tasks(GROUP)}
+    )
     found = find("year-lived")(read_results([tmp_path / "part"]))
     assert all(x in found.left_out[0] for x in ("not to every prompt", "no answers in 3 tasks"))
     assert found.table.iloc[0].lives_in == "cannot be told: 1 of 3 outcomes moved"
@@ -238,7 +240,7 @@ def test_shares_of_the_gss_by_pandas(outcome, by):
     sex, level = frame.sex.map({1: "Male", 2: "Female"}), frame[column].map(codes)
     frame = frame.assign(year=frame.year.astype(str), sex=sex, level=level).dropna(subset=["level"])
     totals = frame.pivot_table(index=by, columns="level", values="wtssps", aggfunc="sum").fillna(0)
-    known = store.load(GSS + f"{outcome}_by_{'_'.join(by)}")
+    known = store.load_truth(GSS + f"{outcome}_by_{'_'.join(by)}")
     assert len(known.given) == len(totals)
     totals = totals.loc[[cell[0] if len(by) == 1 else cell for cell in known.given]]
     people = totals.sum(axis=1)
@@ -254,7 +256,7 @@ def test_shares_of_the_brfss_are_cdc_s():
     frame = frame[~frame.LocationID.isin(["59", "98", "99"])].astype({"Year": str})
     for outcome, topic in (("diabetes", "Diabetes"), ("obese", "BMI Categories")):
         rows = frame[frame.Topic == topic].sort_values(["Year", "LocationID"])
-        known = store.load(BRFSS + f"{outcome}_by_year_state")
+        known = store.load_truth(BRFSS + f"{outcome}_by_year_state")
         assert [cell[0] for cell in known.given] == [*rows.Year]
         assert known.p[:, 0] == pytest.approx(rows.Data_value.to_numpy() / 100, abs=1e-12)
 
@@ -276,7 +278,7 @@ def test_shares_of_women_are_those_of_the_bls():
     frame = pd.concat(sheets).droplevel(1)
     words = frame.pop("occupation").str.split().str.join(" ").str.lower()
     frame = frame.astype(float).set_index(words.replace(RENAMED, regex=True), append=True)
-    known = store.load(BLS)
+    known = store.load_truth(BLS)
     given = pd.DataFrame(known.given)
     keys = [*zip(given[0], given[1].str.lower().replace(RENAMED, regex=True), strict=True)]
     frame = frame.loc[keys]
@@ -293,10 +295,10 @@ def test_a_file_of_each_year_is_needed_under_its_name(tmp_path):
         # Its name is one thing, what it says another.
         file.symlink_to(raw_file("bls", OF_YEARS[2021 if year == 2022 else year]))
     with pytest.raises(EpidemiaError, match=r"cpsaat11_2022\.xlsx is a table of 2021, not 2022"):
-        tables.load_tables(record("blstrend"), [tmp_path], "2019-2023")
+        tables.load_tables(find_record("blstrend"), [tmp_path], "2019-2023")
     with pytest.raises(EpidemiaError, match=r"expected .*cpsaat11_2023\.xlsx: one file"):
-        tables.load_tables(record("blstrend"), [*files.values()][:3], "2019-2023")
-    trend = record("gsstrend")
+        tables.load_tables(find_record("blstrend"), [*files.values()][:3], "2019-2023")
+    trend = find_record("gsstrend")
     data = microdata.load_microdata(trend, raw_file("gss", "GSS2022.parquet"))
     of = next(task for task in trend.declared if task.equal)
     with pytest.raises(EpidemiaError, match="compares every year, but the file has only one"):

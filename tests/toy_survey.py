@@ -51,7 +51,7 @@ def declare(home, record=RECORD, survey="toy"):
 
 def build(raw, out=None, survey="toy", **options):
     options = {"replicates": 8, "progress": False, **options}
-    return building.build(survey, raw, out=out, **options)
+    return building.build_survey(survey, raw, out=out, **options)
 
 
 def contents(folder):

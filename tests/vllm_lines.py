@@ -29,10 +29,10 @@ def main(lines: str) -> None:
         return engines[key]
 
     vllm_causallms.LLM = engine
-    run.only_ours = lambda tasks: True  # as the other lines are run
+    run.has_only_ours = lambda tasks: True  # as the other lines are run
     for number, words in enumerate(json.loads(Path(lines).read_text())):
         print(f"== line {number}", flush=True)
-        run.run(words[2:] if words[0] == "epidemia" else words[1:])
+        run.run_lm_eval(words[2:] if words[0] == "epidemia" else words[1:])
 
 
 if __name__ == "__main__":

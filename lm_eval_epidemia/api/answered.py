@@ -14,12 +14,12 @@ import pandas as pd
 from lm_eval_epidemia.ask.responses import most_mass
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, Way
-from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.benchmarks.benchmark import Leaf
-from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING, number
-from lm_eval_epidemia.benchmarks.splits import displayed
+from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING, check_number
+from lm_eval_epidemia.benchmarks.splits import list_choices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.score.joint import Draws
 
 #: What a model answered to exported questions, in one of these columns.
@@ -51,7 +51,7 @@ def check_truth(name: str, rows: Sequence[Mapping[str, Any]], fingerprint: str) 
         )
 
 
-def answered(rows: Sequence[Mapping[str, Any]]) -> Scored:
+def score_task(rows: Sequence[Mapping[str, Any]]) -> Scored:
     """Score the answers to the questions of a task."""
     leaf = _leaf(str(rows[0]["task"]), str(rows[0]["way"]))
     way = WAYS[leaf.way]
@@ -73,14 +73,14 @@ def answered(rows: Sequence[Mapping[str, Any]]) -> Scored:
 def _leaf(task: str, name: str) -> Leaf:
     """Return a task in a way of asking, given both names."""
     if name not in WAYS:
-        raise EpidemiaError(f"no way of asking {name!r} ({nearest(name, WAYS)})")
+        raise EpidemiaError(f"no way of asking {name!r} ({suggest(name, WAYS)})")
     asked = {
         leaf.entry.name: leaf
-        for leaf in leaves().values()
+        for leaf in list_leaves().values()
         if leaf.way == name and WAYS[name].asks(leaf.entry.declared)
     }
     if task not in asked:
-        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({nearest(task, asked)})")
+        raise EpidemiaError(f"no task {task!r} in the way {name!r} ({suggest(task, asked)})")
     if not asked[task].benchmark.scored:
         raise EpidemiaError(f"{task} has no truth, so answers to it have no score")
     return asked[task]
@@ -115,12 +115,12 @@ def _answer(way: Way, row: Mapping[str, Any], column: str) -> Answer:
             raise ValueError(
                 f"expected a list of {len(asked.choices)} numbers, one for each of its choices"
             )
-        values = numbers(value)
+        values = to_numbers(value)
         if way.generated:
             return _as_written(way, asked, values)
         logprobs = _logprobs(values, column)
     except ValueError as error:
-        raise ValueError(f"{column} is {plain(value)!r}: {error}") from None
+        raise ValueError(f"{column} is {to_python(value)!r}: {error}") from None
     return way.read(asked, [(logprob, False) for logprob in logprobs])
 
 
@@ -157,12 +157,12 @@ def _logprobs(values: Array, column: str) -> list[float]:
     return logprobs
 
 
-def numbers(values: Sequence[Any]) -> Array:
+def to_numbers(values: Sequence[Any]) -> Array:
     """Return values as an array of numbers; NaN for anything else: a text, True, nothing."""
 
     def read(value: Any) -> float:
         try:
-            return number(value)
+            return check_number(value)
         except (TypeError, ValueError):
             return np.nan
 
@@ -174,11 +174,11 @@ def are_probabilities(p: Array) -> bool:
     return bool(((p >= -ROUNDING) & (p <= 1 + ROUNDING)).all())
 
 
-def plain(value: Any) -> Any:
+def to_python(value: Any) -> Any:
     """Return a value as Python writes it: 0.4 instead of ``np.float64(0.4)``."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    return [plain(each) for each in value] if isinstance(value, list | tuple) else value
+    return [to_python(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
@@ -247,7 +247,7 @@ def check_given(name: str, row: Mapping[str, Any], conditions: Sequence[str]) ->
 
 def nearest_cell(given: str, conditions: Sequence[str]) -> str:
     """Return a hint naming the closest cells, each in quotes because conditions contain commas."""
-    return nearest(repr(given), map(repr, conditions))
+    return suggest(repr(given), map(repr, conditions))
 
 
 def as_text(given: Any) -> str:
@@ -279,7 +279,7 @@ def check_asked(
         conditions = [", ".join(given) for given in way.described(truth)]
         for row in rows:
             check_given(name, row, conditions)
-    questions = _questions(leaf, truth, rows[0], places[0], prompts)
+    questions = _find_questions(leaf, truth, rows[0], places[0], prompts)
     for column in [name for name in questions[0] if name in rows[0] and name != "cell"]:
         for row, place in zip(rows, places, strict=True):
             value, expected = row[column], questions[place][column]
@@ -297,7 +297,7 @@ def check_asked(
                 )
 
 
-def _questions(
+def _find_questions(
     leaf: Leaf, truth: Any, row: Mapping[str, Any], place: int, prompts: int
 ) -> list[dict[str, Any]]:
     """Return the questions of a task in the wording closest to that of a row."""
@@ -325,7 +325,7 @@ def _questions(
         question.setdefault("choices", list(letters))
     if "answers" in row:
         levels = leaf.benchmark.cells(truth).get("levels")
-        shown = displayed(way, truth, questions, levels) or ()
+        shown = list_choices(way, truth, questions, levels) or ()
         for question, answers in zip(questions, shown, strict=False):
             question["answers"] = answers
     return questions

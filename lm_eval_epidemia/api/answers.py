@@ -16,22 +16,22 @@ import pandas as pd
 from lm_eval_epidemia.api.answered import (
     GIVEN,
     Scored,
-    answered,
     are_probabilities,
     as_text,
     check_given,
     check_truth,
     is_missing,
     nearest_cell,
-    numbers,
-    plain,
+    score_task,
+    to_numbers,
+    to_python,
 )
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
-from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -135,8 +135,8 @@ def score_answers(answers: Any) -> pd.DataFrame:
     notices.forget()  # as a run does
     with notices.block("table"):
         if asked:
-            return _table([answered(rows) for rows in _by(answers, ["task", "way"])])
-        return _table([_believed(rows) for rows in _by(answers, ["task"])])
+            return _tabulate_scores([score_task(rows) for rows in _by(answers, ["task", "way"])])
+        return _tabulate_scores([_believed(rows) for rows in _by(answers, ["task"])])
 
 
 def _are_questions(answers: pd.DataFrame) -> bool:
@@ -170,7 +170,9 @@ def _as_frame(answers: Any) -> pd.DataFrame:
     for name, value, row in _wrong(
         answers, _NAMES, lambda x: not isinstance(x, str) and not is_missing(x)
     ):
-        raise EpidemiaError(f"answers has {plain(value)!r} in {name}, row {row}: expected a text")
+        raise EpidemiaError(
+            f"answers has {to_python(value)!r} in {name}, row {row}: expected a text"
+        )
     # An index that is named like a column would be one, too.
     return answers.rename_axis(index=lambda _: None)
 
@@ -212,12 +214,12 @@ def _by(answers: pd.DataFrame, columns: list[str]) -> Iterator[list[dict[str, An
     for _, rows in answers.groupby(columns, sort=False, observed=True):
         records: Any = rows.dropna(axis="columns", how="all").to_dict("records")
         yield [
-            {**{name: plain(value) for name, value in row.items()}, "row": label}
+            {**{name: to_python(value) for name, value in row.items()}, "row": label}
             for label, row in zip(rows.index, records, strict=True)
         ]
 
 
-def _table(scored: Sequence[Scored]) -> pd.DataFrame:
+def _tabulate_scores(scored: Sequence[Scored]) -> pd.DataFrame:
     groups: dict[str, list[Scored]] = {}
     for each in scored:
         for group in each.leaf.groups:
@@ -227,7 +229,7 @@ def _table(scored: Sequence[Scored]) -> pd.DataFrame:
         for benchmark in {each.leaf.benchmark for each in scored}
         for way in benchmark.ways.values()
         for entry in benchmark.asked(way.name)
-        for group in leaves()[way.named(entry.name)].groups
+        for group in list_leaves()[way.named(entry.name)].groups
     )
     rows = [(WAYS[x.leaf.way].named(x.leaf.entry.name), [x], 1) for x in scored]
     rows += [(name, members, sizes[name]) for name, members in groups.items()]
@@ -256,16 +258,16 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
         cell = _cell(task, row, conditions)
         if (level := levels.get(str(row["level"]))) is None:
             raise EpidemiaError(
-                f"{task} has no level {plain(row['level'])!r} "
-                f"({nearest(str(row['level']), levels)})"
+                f"{task} has no level {to_python(row['level'])!r} "
+                f"({suggest(str(row['level']), levels)})"
             )
         where = f"{task}, cell {cell} ({conditions[cell]}), {row['level']}"
         if not np.isnan(q[cell, level]):
             raise EpidemiaError(f"answers has {where} twice: keep one")
-        p = numbers([row.get("p")])
+        p = to_numbers([row.get("p")])
         if not are_probabilities(p):
             raise EpidemiaError(
-                f"{where}: p is {plain(row.get('p'))!r}: expected a probability, from 0 to 1"
+                f"{where}: p is {to_python(row.get('p'))!r}: expected a probability, from 0 to 1"
             )
         q[cell, level] = p[0]
     if lacking := np.argwhere(np.isnan(q)).tolist():
@@ -282,7 +284,7 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
             "divide it by the sum if its values are relative"
         )
     scored = score(truth, q)
-    return Scored(leaves()[task], scored.score, scored.draws)
+    return Scored(list_leaves()[task], scored.score, scored.draws)
 
 
 def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:
@@ -297,7 +299,7 @@ def _cell(task: str, row: Mapping[str, Any], conditions: Sequence[str]) -> int:
         return conditions.index(text)
     if cell not in range(len(conditions)):
         raise EpidemiaError(
-            f"{task} has no cell {plain(cell)!r}: expected 0 to {len(conditions) - 1}"
+            f"{task} has no cell {to_python(cell)!r}: expected 0 to {len(conditions) - 1}"
         )
     if not is_missing(given):
         check_given(task, row, conditions)

@@ -79,8 +79,8 @@ def compare(
     """
     look()
     from lm_eval_epidemia.findings.versus import compare_models
-    from lm_eval_epidemia.report.versus import in_words
-    from lm_eval_epidemia.results.choose import informative as keep_informative
+    from lm_eval_epidemia.report.versus import describe_versus
+    from lm_eval_epidemia.results.choose import drop_uninformative as keep_informative
     from lm_eval_epidemia.results.read import read_results
 
     paths = [results] if isinstance(results, str | PathLike) else results
@@ -97,5 +97,5 @@ def compare(
         table=pd.concat(tables, ignore_index=True),
         unlike=compared.unlike,
         notes=tuple(compared.notes),
-        words=tuple(in_words(compared)),
+        words=tuple(describe_versus(compared)),
     )

@@ -8,14 +8,14 @@ import pandas as pd
 
 from lm_eval_epidemia.api.truths import Truth, members_of_groups, task_name
 from lm_eval_epidemia.ask.variants import BASE, Variant
-from lm_eval_epidemia.ask.way import asked_for
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.ask.way import list_changed_keys
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.splits import split
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
 from lm_eval_epidemia.surveys.record import Task
 
 
@@ -57,7 +57,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
     look()
-    declared, places = all_tasks().values(), store.available()
+    declared, places = all_tasks().values(), store.list_available()
     published = {task.number: task.name for task in declared if task.kind == "high"}
     of_task = ("name", "group", "survey", "title", "outcome")
     listed = pd.DataFrame(
@@ -65,17 +65,17 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
             **{name: getattr(task, name) for name in of_task},
             "conditions": ", ".join(task.given),
             "stands_for": published.get(task.stands_for, ""),
-            **(_here(task, places[task.name]) if task.name in places else _waiting(task)),
+            **(_read_entry(task, places[task.name]) if task.name in places else _waiting(task)),
         }
         for task in declared
     )
     listed = listed.astype({"cells": "Int64"}).rename(columns={"name": "task"})
     if survey is not None:
-        record(str(survey))
+        find_record(str(survey))
         listed = listed[listed.survey == survey]
     if group is not None:
         if str(group) not in (members := members_of_groups()):
-            raise EpidemiaError(f"no group {group!r} ({nearest(group, members)})")
+            raise EpidemiaError(f"no group {group!r} ({suggest(group, members)})")
         listed = listed[listed.task.isin(members[group])]
         if listed.empty and not members[group] & {*all_tasks()}:
             raise EpidemiaError(
@@ -86,15 +86,15 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
 
 
 def _waiting(task: Task) -> dict[str, Any]:
-    survey = record(task.survey)
+    survey = find_record(task.survey)
     levels = len(survey.ways(task.outcome, survey.official)[0].levels)
     needs = survey.vintages[survey.official].needed
     return {"levels": levels, "cells": None, "state": "waiting", "vintage": "", "needs": needs}
 
 
-def _here(task: Task, place: store.Place) -> dict[str, Any]:
+def _read_entry(task: Task, place: store.Place) -> dict[str, Any]:
     _, entry = entry_of(place, task.name)
-    cells = entry.get("cells") or len(store.load(task.name).given)
+    cells = entry.get("cells") or len(store.load_truth(task.name).given)
     about = {"levels": len(entry["levels"]), "cells": cells, "state": place.state}
     return {**about, "vintage": place.vintage, "needs": ""}
 
@@ -155,28 +155,28 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     task = task_name(task)
     of = {name: benchmark for benchmark in BENCHMARKS.values() for name in benchmark.entries()}
     if task not in of:
-        if leaf := leaves().get(task):
+        if leaf := list_leaves().get(task):
             raise EpidemiaError(
                 f"{task}: name the task and the way, questions({leaf.entry.name!r}, "
                 f"way={leaf.way!r})"
             )
-        raise EpidemiaError(f"no task {task!r} ({nearest(task, of)})")
+        raise EpidemiaError(f"no task {task!r} ({suggest(task, of)})")
     benchmark = of[task]
     way = benchmark.plain.name if way is None else way
     if way not in WAYS:
-        raise EpidemiaError(f"no way of asking {way!r} ({nearest(way, WAYS)})")
+        raise EpidemiaError(f"no way of asking {way!r} ({suggest(way, WAYS)})")
     declared = benchmark.entries()[task].declared
     asked = [name for name in benchmark.ways if WAYS[name].asks(declared)]
     if way not in asked:
         raise EpidemiaError(f"{task} is not asked in the way {way!r}, only {', '.join(asked)}")
     if unknown := [name for name in variant if name not in Variant._fields]:
-        hint = nearest(unknown[0], Variant._fields)
+        hint = suggest(unknown[0], Variant._fields)
         raise EpidemiaError(f"questions has no variant {unknown[0]!r} ({hint})")
     for name, what in _OUTSIDE.items():
         if variant.get(name, "") not in ("", BASE, 1):
             raise EpidemiaError(f"{name} is {what}, not part of the prompt: leave it out here")
-    for name in asked_for(variant):
-        if not leaves()[in_way(task, way)].heeds(name):
+    for name in list_changed_keys(variant):
+        if not list_leaves()[in_way(task, way)].heeds(name):
             raise EpidemiaError(f"{name} has no effect on {task} in the way {way!r}: leave it out")
     rows = pd.DataFrame(split(task, way, Variant.of(variant)).to_dict())
     rows.insert(1, "way", way)

@@ -14,11 +14,11 @@ from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks.observation.apart import (
     SCALES,
     Tilt,
-    line_of,
-    on_scales,
+    compare_on_scales,
+    fit_tilt,
     scaled_cells,
 )
-from lm_eval_epidemia.benchmarks.observation.beliefs import believed
+from lm_eval_epidemia.benchmarks.observation.beliefs import read_beliefs
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.score.joint import Draws, joint_error
@@ -157,7 +157,7 @@ def score(task: str | Truth, q: Any) -> Score:
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
     part = part_of(truth)
-    measured = Measured(part, Elicited(believed(truth, q)))
+    measured = Measured(part, Elicited(read_beliefs(truth, q)))
     draws, population_draws = measured.score_draws, measured.score_population_draws
     return Score(
         task=truth.task,
@@ -208,12 +208,12 @@ def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame
     Name: value, dtype: float64
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
-    part, elicited = part_of(truth), Elicited(believed(truth, q))
+    part, elicited = part_of(truth), Elicited(read_beliefs(truth, q))
     if cells:
         labels = zip(*truth.given, strict=True)
         columns = dict(zip(truth.conditions, labels, strict=True))
         return pd.DataFrame({**columns, "weight": truth.weights, **scaled_cells(part, elicited.q)})
-    known = on_scales(part, elicited)
+    known = compare_on_scales(part, elicited)
     names = [name for name in SCALES if name in known]
     frame = pd.DataFrame({"value": [known[name].value for name in names]}, index=names)
     frame["error"] = [joint_error([known[name].draws]) for name in names]
@@ -252,6 +252,6 @@ def calibration_line(beliefs: Mapping[str, Any]) -> Tilt:
             "calibration_line takes beliefs by task: {'epidemia_low_gss_party_by_race': q}"
         )
     truths = {name: load_truth(name) for name in beliefs}
-    return line_of(
-        [(part_of(t), Elicited(believed(t, beliefs[name]))) for name, t in truths.items()]
+    return fit_tilt(
+        [(part_of(t), Elicited(read_beliefs(t, beliefs[name]))) for name, t in truths.items()]
     )

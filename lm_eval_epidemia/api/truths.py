@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import WAYS, leaves, unions
+from lm_eval_epidemia.benchmarks import WAYS, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
@@ -18,8 +18,8 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 
 class Source(NamedTuple):
@@ -116,7 +116,7 @@ class Truth(store.GroundTruth):
         if len(self.conditions) > 1:
             frame = frame[frame.answer == self.levels[0]].sort_values("p", kind="stable")
         # Infinite for a published table, which JSON does not know.
-        return charts.truth(frame.drop(columns="n_eff"), list(self.conditions))
+        return charts.draw_truth(frame.drop(columns="n_eff"), list(self.conditions))
 
     def cite(self) -> Source:
         """Return the survey's citation and licence.
@@ -127,7 +127,7 @@ class Truth(store.GroundTruth):
         >>> load_truth("epidemia_low_nsduh_cocaine_ever_by_age").cite().vintage
         '2022'
         """
-        survey = record(self.survey)
+        survey = find_record(self.survey)
         listed = survey.vintages.get(self.vintage)
         page = listed.page if listed else survey.homepage
         about = {"citation": survey.citation, "licence": survey.licence, "page": page}
@@ -183,7 +183,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' ...
     """
     look()
-    truth = store.load(with_distribution(task), None if vintage is None else str(vintage))
+    truth = store.load_truth(check_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
     own = {"columns": dict(truth.columns), "distances": dict(truth.distances)}
     return Truth(**{**vars(truth), **own})
@@ -195,16 +195,16 @@ def task_name(task: Any) -> str:
         return task.task
     if not isinstance(task, str):
         raise EpidemiaError(f"task {task!r}: expected the name of a task, see tasks()")
-    if task not in leaves() and task in members_of_groups():
+    if task not in list_leaves() and task in members_of_groups():
         listed = few(sorted(members_of_groups()[task]))
         raise EpidemiaError(f"{task} is a group: name one of its tasks ({listed})")
     return task
 
 
-def with_distribution(task: Any) -> str:
+def check_distribution(task: Any) -> str:
     """Return the name of a task; refuse tasks that are not about a distribution."""
     name = task_name(task)
-    if name not in all_tasks() and (leaf := leaves().get(name)):
+    if name not in all_tasks() and (leaf := list_leaves().get(name)):
         if leaf.benchmark is OBSERVATION:
             raise EpidemiaError(
                 f"{name}: give the task's name, {leaf.entry.name!r}; the truth is the same in "
@@ -220,10 +220,10 @@ def with_distribution(task: Any) -> str:
 def members_of_groups() -> dict[str, set[str]]:
     """Return the task names of every group that lm-eval knows."""
     groups = defaultdict(set)
-    for leaf in leaves().values():
+    for leaf in list_leaves().values():
         if WAYS[leaf.way].asks(leaf.entry.declared):
             for name in leaf.groups:
                 groups[name].add(leaf.entry.name)
-    for name, members in unions().items():
-        groups[name] = {leaves()[task].entry.name for task in members}
+    for name, members in list_unions().items():
+        groups[name] = {list_leaves()[task].entry.name for task in members}
     return groups

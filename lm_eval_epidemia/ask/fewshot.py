@@ -46,7 +46,7 @@ def examples(task: str, number: int, way: Way) -> str:
         for name, declared in all_tasks().items()
         if declared.survey != survey and declared.kind not in store.APART
         if store.vintages(name, "shipped")
-        if len((truth := store.load(name, state="shipped")).levels) <= MOST_LEVELS
+        if len((truth := store.load_truth(name, state="shipped")).levels) <= MOST_LEVELS
     ]
     rng = np.random.default_rng([SEED, zlib.crc32(task.encode())])
     solved = []

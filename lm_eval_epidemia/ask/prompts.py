@@ -9,8 +9,8 @@ from typing import NamedTuple
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Variable
 
@@ -76,7 +76,7 @@ _TO_YOU = {
 }
 
 
-def to_you(question: str) -> str:
+def address_person(question: str) -> str:
     """Address a question about a person to them: "Has this person ...?", "Have you ...?"."""
 
     def addressed(match: re.Match[str]) -> str:
@@ -93,7 +93,7 @@ def to_you(question: str) -> str:
 _THAT_YEAR = re.compile(r"\bthat year\b")
 
 
-def _listed(phrases: Sequence[str]) -> str:
+def _join_phrases(phrases: Sequence[str]) -> str:
     """Join predicates as a sentence does: a / a and b / a, b, and c."""
     if len(phrases) <= 2:
         return " and ".join(phrases)
@@ -145,7 +145,7 @@ class TaskQuestions(NamedTuple):
             # Of a published table nobody was a respondent.
             form = form.replace("The respondent is", "Consider")
         elif self.wording == "item":
-            asked = to_you(asked)
+            asked = address_person(asked)
         known = {"who": who, "asked": asked, "many": _MANY.get(self._noun, "cases")}
         year = dict(zip(self.task.given, given, strict=True)).get("year", self._year)
         return form.format(**known, survey=self.record.title, year=year)
@@ -201,13 +201,13 @@ class TaskQuestions(NamedTuple):
             subject = context.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)
-        known = {"year": self._year, "conditions": _listed(phrases + clauses)}
+        known = {"year": self._year, "conditions": _join_phrases(phrases + clauses)}
         return subject.format(**known | by_name)
 
 
 def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
     """Return how each variable of a task was recorded in its ground truth."""
-    survey = record(truth.survey)
+    survey = find_record(truth.survey)
     return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
 
 
@@ -223,7 +223,7 @@ class Wording:
 
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
         self._task, self._given = declared_task(truth.task), truth.given
-        about = record(truth.survey), truth.vintage, self._task, ways_of(truth)
+        about = find_record(truth.survey), truth.vintage, self._task, ways_of(truth)
         self._questions = TaskQuestions(*about, wording)
 
     def question(self, cell: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.ask.replies.thoughts import without_thought
+from lm_eval_epidemia.ask.replies.thoughts import strip_thought
 from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.core.distance import Array
@@ -66,7 +66,7 @@ def softmax(logprobs: Array) -> Array:
     return shifted / shifted.sum(axis=-1, keepdims=True)
 
 
-def uneven(shares: Array) -> float:
+def uniform_distance(shares: Array) -> float:
     """Total variation distance from uniform of the share of each displayed position."""
     return float(np.abs(shares - 1 / len(shares)).sum() / 2)
 
@@ -107,18 +107,20 @@ def most_mass(letters: int) -> float:
 CHOICE_MASS = Metric(True, 0, most_mass(MAX_LEVELS), choice_mass, _mass)
 
 
-def answered(answers: Sequence[Any]) -> float:
+def answered_share(answers: Sequence[Any]) -> float:
     """Share of the replies in which an answer could be read; in [0, 1]."""
     return float(np.mean([answer.is_read for answer in answers]))
 
 
-def truncated(cut: Sequence[float]) -> float:
+def truncated_share(cut: Sequence[float]) -> float:
     """Share of the replies that were cut in their thought: allow more tokens; in [0, 1]."""
     return float(np.mean(cut))
 
 
 #: Of every way in which a model writes.
 WRITTEN = {
-    "answered": Metric(True, 0, 1, answered),
-    "truncated": Metric(False, 0, 1, truncated, of_text=lambda reply: without_thought(reply)[1]),
+    "answered": Metric(True, 0, 1, answered_share),
+    "truncated": Metric(
+        False, 0, 1, truncated_share, of_text=lambda reply: strip_thought(reply)[1]
+    ),
 }

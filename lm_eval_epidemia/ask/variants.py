@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.ask.orderings import design_of
 from lm_eval_epidemia.ask.prompts import WORDINGS
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 
 #: The name of none.
 BASE = "base"
@@ -120,9 +120,9 @@ class Variant(NamedTuple):
         chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
         if chosen.orderings is not None:
             design_of(2, chosen.orderings)
-        _whole("n_samples", chosen.n_samples, FEWEST_SAMPLES, MOST_SAMPLES)
-        _whole("fewshot", chosen.fewshot, 0, MOST_EXAMPLES)
-        _whole("tries", chosen.tries, 1, MOST_TRIES)
+        _check_integer("n_samples", chosen.n_samples, FEWEST_SAMPLES, MOST_SAMPLES)
+        _check_integer("fewshot", chosen.fewshot, 0, MOST_EXAMPLES)
+        _check_integer("tries", chosen.tries, 1, MOST_TRIES)
         if not isinstance(chosen.gen_prefix, str) or chosen.gen_prefix != chosen.gen_prefix.strip():
             raise EpidemiaError(
                 f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"
@@ -156,10 +156,10 @@ def unknown_keys(keys: Iterable[str]) -> str:
     unknown = [str(key) for key in keys if key not in Variant._fields]
     if not unknown:
         return ""
-    hints = ", ".join(f"{key!r} ({nearest(key, Variant._fields)})" for key in unknown)
+    hints = ", ".join(f"{key!r} ({suggest(key, Variant._fields)})" for key in unknown)
     return f"--metadata has no key {hints}"
 
 
-def _whole(name: str, value: Any, least: int, most: int) -> None:
+def _check_integer(name: str, value: Any, least: int, most: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise EpidemiaError(f"{name} {value!r}: expected a whole number from {least} to {most}")

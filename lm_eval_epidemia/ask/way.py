@@ -194,7 +194,7 @@ class Way(ABC):
 
     def load(self, task: str) -> Any:
         """Return the truth of a task, which has a ``fingerprint``."""
-        return store.load(task)
+        return store.load_truth(task)
 
     def described(self, truth: Any) -> list[list[str]]:
         """Return the conditions of each cell: ``[["age: 30-34"], ...]``."""
@@ -359,7 +359,7 @@ HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
 }
 
 
-def asked_for(metadata: Mapping[str, Any]) -> Iterator[str]:
+def list_changed_keys(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Yield the keys with a value other than the default; a number of answers always counts."""
     for key, usual in Variant._field_defaults.items():
         value = metadata.get(key)

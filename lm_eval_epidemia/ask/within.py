@@ -77,7 +77,7 @@ def bounds(logprobs: Sequence[float]) -> tuple[Array, Array]:
 MOST_ANSWERS = 12
 
 
-def most_moved(p: Array, low: Array, high: Array) -> Array:
+def bound_change(p: Array, low: Array, high: Array) -> Array:
     """Bound how far, in L1, a mean of distributions is from that which the true masses would give.
 
     Two distributions lie apart by twice what some set of answers has more in one of them. Of masses

@@ -11,9 +11,9 @@ from fnmatch import fnmatchcase
 
 from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Leaf
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest, words_of
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest, words_of
 from lm_eval_epidemia.core.lazy import Lazy
-from lm_eval_epidemia.core.store import opened
+from lm_eval_epidemia.core.store import read_disk_once
 from lm_eval_epidemia.surveys import fresh
 
 BENCHMARKS: Lazy[Benchmark] = Lazy(
@@ -52,8 +52,8 @@ def in_way(name: str, way: str) -> str:
     return WAYS[way].named(name)
 
 
-@opened
-def leaves() -> dict[str, Leaf]:
+@read_disk_once
+def list_leaves() -> dict[str, Leaf]:
     """Return every declared task in every way of its benchmark, by lm-eval's name.
 
     In the order of all lists: by benchmark, way and task.
@@ -69,14 +69,14 @@ def leaves() -> dict[str, Leaf]:
     return known
 
 
-@opened
-def unions() -> dict[str, frozenset[str]]:
+@read_disk_once
+def list_unions() -> dict[str, frozenset[str]]:
     """Return the groups whose tasks are also in other groups, and these tasks.
 
     Both by lm-eval's names, in the ways that ask all of these tasks.
     """
     members: dict[str, list[Leaf]] = {}
-    for leaf in leaves().values():
+    for leaf in list_leaves().values():
         for union in leaf.entry.also:
             members.setdefault(in_way(union, leaf.way), []).append(leaf)
     return {
@@ -86,39 +86,39 @@ def unions() -> dict[str, frozenset[str]]:
     }
 
 
-def within(group: str) -> set[str]:
+def find_groups(group: str) -> set[str]:
     """Return the groups that have the tasks of a union; of another group, itself."""
-    return {leaves()[task].group for task in unions().get(group, ())} or {group}
+    return {list_leaves()[task].group for task in list_unions().get(group, ())} or {group}
 
 
-def made_of(group: str) -> str:
+def describe_union(group: str) -> str:
     """Return what a union (lm-eval's name) consists of; empty for other groups."""
-    of = groups()[group].unions if group in unions() else {}
+    of = list_groups()[group].unions if group in list_unions() else {}
     return next((says for name, says in of.items() if group.startswith(name)), "")
 
 
-@opened
-def groups() -> dict[str, Benchmark]:
+@read_disk_once
+def list_groups() -> dict[str, Benchmark]:
     """Return the top-level groups, by lm-eval's names, in their usual order."""
     return {
         in_way(group, way): benchmark
         for benchmark in BENCHMARKS.values()
         for way in benchmark.ways
         for group in (*benchmark.every_group, *benchmark.unions)
-        if group not in benchmark.unions or in_way(group, way) in unions()
+        if group not in benchmark.unions or in_way(group, way) in list_unions()
     }
 
 
-def names() -> set[str]:
+def list_names() -> set[str]:
     """Return every name of a task or group, whether or not its truth is available."""
-    surveys = {leaf.entry.facets.get("survey") for leaf in leaves().values()}
-    return {name for _, alike in _named() for name in alike} - surveys | unions().keys()
+    surveys = {leaf.entry.facets.get("survey") for leaf in list_leaves().values()}
+    return {name for _, alike in _named() for name in alike} - surveys | list_unions().keys()
 
 
 def _named() -> list[tuple[Leaf, set[str]]]:
     """Pair each task that is asked with what means it: its own name, its groups', its survey's."""
     named = []
-    for own, leaf in leaves().items():
+    for own, leaf in list_leaves().items():
         way, entry = WAYS[leaf.way], leaf.entry
         if way.asks(entry.declared):
             meant_by = {own, *leaf.groups}
@@ -128,12 +128,12 @@ def _named() -> list[tuple[Leaf, set[str]]]:
     return named
 
 
-@opened
-def patterns() -> dict[str, str]:
+@read_disk_once
+def list_patterns() -> dict[str, str]:
     """Return the patterns that replace groups of surveys, by their names in lm-eval until 0.2."""
     return {
         in_way(part, leaf.way): in_way(f"{part}_*", leaf.way)
-        for leaf in leaves().values()
+        for leaf in list_leaves().values()
         if not leaf.part and (part := leaf.entry.part) not in ("", leaf.entry.group)
     }
 
@@ -147,35 +147,35 @@ def _needs(leaf: Leaf) -> str:
     return ""
 
 
-def meant(name: str) -> list[Leaf]:
+def find_leaves(name: str) -> list[Leaf]:
     """Return the declared tasks that a name stands for, whether or not their truth is available.
 
     Parameters
     ----------
     name : str
-        As `members` takes it.
+        As `find_tasks` takes it.
 
     Raises
     ------
     EpidemiaError
         If no such name exists; the message suggests the nearest names.
     """
-    name = patterns().get(name, name)
+    name = list_patterns().get(name, name)
     # A pattern means no union: its tasks are of other groups.
-    if tasks := unions().get(name):
-        return [leaf for own, leaf in leaves().items() if own in tasks]
+    if tasks := list_unions().get(name):
+        return [leaf for own, leaf in list_leaves().items() if own in tasks]
     named = _named()
     of_name = [leaf for leaf, meant_by in named if any(fnmatchcase(own, name) for own in meant_by)]
     if not of_name:
-        known = {meaning for _, meant_by in named for meaning in meant_by} | unions().keys()
-        hint = nearest(name, known)
+        known = {meaning for _, meant_by in named for meaning in meant_by} | list_unions().keys()
+        hint = suggest(name, known)
         if not hint.startswith("nearest"):
             hint += f"; 'epidemia search {' '.join(words_of(name))}' also searches the questions"
         raise EpidemiaError(f"no task or group {name!r} ({hint})")
     return of_name
 
 
-def members(name: str) -> list[tuple[str, str]]:
+def find_tasks(name: str) -> list[tuple[str, str]]:
     """Return the available tasks that a name stands for, and their way of asking.
 
     Parameters
@@ -196,7 +196,7 @@ def members(name: str) -> list[tuple[str, str]]:
         what it needs).
     """
     here = {benchmark.name: set(benchmark.available()) for benchmark in BENCHMARKS.values()}
-    declared = meant(name)
+    declared = find_leaves(name)
     asked = [leaf for leaf in declared if leaf.entry.name in here[leaf.benchmark.name]]
     if not asked:
         first_of = {leaf.entry.facets.get("survey"): leaf for leaf in reversed(declared)}

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, groups, leaves, unions
+from lm_eval_epidemia.benchmarks import BENCHMARKS, list_groups, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.core.errors import words_of
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 
 #: Words that say nothing of what is asked.
 EMPTY = frozenset(
@@ -62,15 +62,15 @@ def _entry(name: str, says: str, conditions: Iterable[str] = (), text: Iterable[
 
 def entries() -> Iterator[Entry]:
     """Yield everything that can be found: tasks in the plain way, groups in all ways, surveys."""
-    declared, sets = all_tasks(), quantities.available()
+    declared, sets = all_tasks(), quantities.list_available()
     for benchmark in BENCHMARKS.values():
         for name, entry in benchmark.entries().items():
             if (task := declared.get(name)) is None:
-                asked = quantities.load(name).quantities if name in sets else ()
+                asked = quantities.load_quantities(name).quantities if name in sets else ()
                 text = [benchmark.says, *(each.wording for each in asked)]
                 yield _entry(name, entry.title, text=text)
                 continue
-            survey = record(task.survey)
+            survey = find_record(task.survey)
             text = [way.question or "" for way in survey.variables[task.outcome]]
             for variable in (task.outcome, *task.given):
                 levels = [level for way in survey.variables[variable] for level in way.levels]
@@ -79,13 +79,13 @@ def entries() -> Iterator[Entry]:
             yield _entry(name, entry.title, task.given, [*text, *about])
     sizes = Counter(
         group
-        for leaf in leaves().values()
+        for leaf in list_leaves().values()
         if leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared)
         for group in leaf.groups
     )
-    sizes |= {name: len(tasks) for name, tasks in unions().items()}
+    sizes |= {name: len(tasks) for name, tasks in list_unions().items()}
     for name, tasks in sizes.items():
-        says = groups()[name].says if name in groups() else ""
+        says = list_groups()[name].says if name in list_groups() else ""
         yield _entry(name, f"group of {tasks} task{'s' if tasks > 1 else ''}", text=[says])
     for name, survey in records().items():
         about_it = (survey.publisher, survey.domain, survey.people)

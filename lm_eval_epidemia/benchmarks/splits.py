@@ -67,7 +67,7 @@ def split(task: str, way: str = "letters", variant: Variant | None = None) -> da
     return Rows.of(columns, features)
 
 
-def displayed(
+def list_choices(
     way: Way, truth: Any, rows: Sequence[Mapping[str, Any]], levels: Sequence[Any] | None
 ) -> list[list[str]] | None:
     """Return the answers that each prompt displays, in the order of display.

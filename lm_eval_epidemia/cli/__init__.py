@@ -22,7 +22,7 @@ from lm_eval_epidemia.cli import (
     survey,
     tasks,
 )
-from lm_eval_epidemia.cli.printing import table_of
+from lm_eval_epidemia.cli.printing import make_table
 from lm_eval_epidemia.core.console import checked_output, print_anything
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
@@ -62,12 +62,12 @@ for name, group in _MORE_GROUPS.items():
 @app.command(rich_help_panel="Build")
 def more() -> None:
     """List the other commands: plot, share, anchors, export, path, tasks, quantities, finetune."""
-    table = table_of("", "epidemia ...", "what it does")
+    table = make_table("", "epidemia ...", "what it does")
     for command in _MORE:
         table.add_row(command.__name__, (command.__doc__ or "").splitlines()[0])
     for name, group in _MORE_GROUPS.items():
         table.add_row(name, group.info.help)
-    printing.show(table)
+    printing.print_table(table)
 
 
 @app.callback(invoke_without_command=True)
@@ -132,9 +132,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "lm_eval":
             raise
-        from lm_eval_epidemia.harness.discovery import pinned
+        from lm_eval_epidemia.harness.discovery import find_pin
 
-        install = f"pip install '{pinned() or 'lm-eval'}'"
+        install = f"pip install '{find_pin() or 'lm-eval'}'"
         if {"-h", "--help"} & set(sys.argv):  # of `run`, whose options are lm-eval's
             print(f"{running.run.__doc__}\nIts help is lm-eval's, and needs it: {install}")
             return

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Names
-from lm_eval_epidemia.cli.printing import plain, report_width, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import escape_markup, make_table, report_width
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def show(
     ] = False,
 ) -> None:
     """Show a task, group or survey: its questions, its truth, and what scores 0 and 100."""
-    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.surveys.catalogue import records
 
-    for number, name in enumerate(separated(names)):
+    for number, name in enumerate(split_names(names)):
         if number:
             print()
-        leaf = leaves().get(name)
+        leaf = list_leaves().get(name)
         if leaf is not None and leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared):
-            _task(name, leaf, every)
+            _show_task(name, leaf, every)
         elif name in records():
             _survey(records()[name])
         else:
@@ -114,7 +114,7 @@ def _quoted(text: str) -> None:
     print(textwrap.indent("\n".join(lines), "  "))
 
 
-def _task(name: str, leaf: Leaf, every: bool) -> None:
+def _show_task(name: str, leaf: Leaf, every: bool) -> None:
     """Show one task in one way of asking."""
     from lm_eval_epidemia.api import load_truth
     from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -138,7 +138,7 @@ def _task(name: str, leaf: Leaf, every: bool) -> None:
     number = leaf.benchmark.version(truth) + way.revision
     version = f"task version {number}, truth {truth.fingerprint}"
     if is_survey:
-        _truth(truth, every)
+        _show_truth(truth, every)
         _scale(truth)
         _source(truth, task)
         here = (f"{place.vintage} ({place.state})" for place in store.all_places()[entry.name])
@@ -183,9 +183,9 @@ def _question(way: Any, truth: Any, of: str = "") -> None:
 def _declared(task: Task, needs: str) -> None:
     """Print the question of a task without a truth here, and what it needs."""
     from lm_eval_epidemia.ask.prompts import TaskQuestions, prompt
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
 
-    survey = record(task.survey)
+    survey = find_record(task.survey)
     vintage = survey.official
     asked = {name: survey.ways(name, vintage)[0] for name in (task.outcome, *task.given)}
     given = [asked[name].levels[len(asked[name].levels) // 2].label for name in task.given]
@@ -204,15 +204,17 @@ def _ways(leaf: Leaf) -> None:
     _say("ways", ", ".join(way.suffix or f"{way.name} (the name alone)" for way in ways))
 
 
-def _truth(truth: Truth, every: bool) -> None:
+def _show_truth(truth: Truth, every: bool) -> None:
     """Print P(Y | X) in per cent: the largest cells and the commonest answers."""
     frame, given = truth.to_frame(), truth.conditions
     cells, levels = truth.p.shape
     source = f"{truth.survey} {truth.vintage} ({truth.state})"
     if every:
-        table = table_of("", *frame.columns, right=tuple(frame.columns[len(given) + 1 :]))
+        table = make_table("", *frame.columns, right=tuple(frame.columns[len(given) + 1 :]))
         for values in frame.itertuples(index=False):
-            table.add_row(*(f"{x:.4g}" if isinstance(x, float) else plain(str(x)) for x in values))
+            table.add_row(
+                *(f"{x:.4g}" if isinstance(x, float) else escape_markup(str(x)) for x in values)
+            )
         _say("truth", f"{source}, with the 95 % interval from low to high:")
         _print(table)
         return
@@ -226,9 +228,9 @@ def _truth(truth: Truth, every: bool) -> None:
     is_long = max(map(len, heads)) > (LONG if len(heads) > FEW else WIDTH // 4)
     numbers = (["share"] if given else []) + (["n"] if is_sampled else [])
     columns = [*numbers, *(map(str, range(1, len(heads) + 1)) if is_long else heads)]
-    table = table_of("", *given, *columns, right=tuple(columns), whole=0)
+    table = make_table("", *given, *columns, right=tuple(columns), whole=0)
     for cell in sorted(largest):
-        row = [plain(label) for label in truth.given[cell]]
+        row = [escape_markup(label) for label in truth.given[cell]]
         row += [f"{truth.weights[cell]:.1%}"] if given else []
         row += [f"{truth.n[cell]:,}"] if is_sampled else []
         for level in answers:
@@ -270,9 +272,9 @@ def _scale(truth: Truth) -> None:
 
 
 def _source(truth: Truth, task: Task) -> None:
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
 
-    survey, source = record(truth.survey), truth.cite()
+    survey, source = find_record(truth.survey), truth.cite()
     _say("survey", f"{survey.title}, {truth.vintage}", survey.publisher, source.source)
     _say("cite", source.citation)
     _say("licence", source.licence)
@@ -304,18 +306,18 @@ def _survey(survey: Record) -> None:
 
 def _group(name: str) -> None:
     """Show a group: tasks by survey, a question, other ways of asking, and files it waits for."""
-    from lm_eval_epidemia.benchmarks import BENCHMARKS, made_of, meant, patterns
+    from lm_eval_epidemia.benchmarks import BENCHMARKS, describe_union, find_leaves, list_patterns
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
     available = {benchmark.name: {*benchmark.available()} for benchmark in BENCHMARKS.values()}
-    leaves = meant(name)
+    leaves = find_leaves(name)
     here = [leaf for leaf in leaves if leaf.entry.name in available[leaf.benchmark.name]]
     waiting = Counter(leaf.entry.facets.get("survey", "") for leaf in leaves if leaf not in here)
     print(name)
     rest = f", {waiting.total()} more wait for survey files" if waiting else ""
     headings = dict.fromkeys(leaf.benchmark.heading for leaf in leaves)
     _say("what", f"{plural(len(here), 'task')} here{rest}; {'; '.join(headings)}")
-    _say("made of", made_of(name))
+    _say("made of", describe_union(name))
     if here:
         first = here[0]
         _print(_members(name, here))
@@ -327,7 +329,7 @@ def _group(name: str) -> None:
     for survey, number in waiting.items():
         _say("waiting", f"{plural(number, 'task')} of {survey}: {how_to_build(survey)}")
     if here:
-        _say("run", f"lm_eval --tasks {shlex.quote(patterns().get(name, name))} --model ...")
+        _say("run", f"lm_eval --tasks {shlex.quote(list_patterns().get(name, name))} --model ...")
 
 
 def _members(name: str, here: Sequence[Leaf]) -> Any:
@@ -345,12 +347,12 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
         parts[leaf.entry.facets["survey"] if is_survey else leaf.entry.name].append(leaf)
     is_scored = any(leaf.benchmark is OBSERVATION for leaf in here)
     numbers = ("tasks", "prompts", *(["score of averages"] if is_scored else []))
-    table = table_of("", "of", *numbers, right=numbers)
+    table = make_table("", "of", *numbers, right=numbers)
     for part, of in parts.items():
         prompts = sum(costs.leaves[in_way(leaf.entry.name, leaf.way)].prompts for leaf in of)
         row = [part, f"{len(of)}", f"{prompts:,}"]
         if of[0].benchmark is OBSERVATION:
-            known = [Anchors.of(store.load(leaf.entry.name)).score_of_mean for leaf in of]
+            known = [Anchors.of(store.load_truth(leaf.entry.name)).score_of_mean for leaf in of]
             row.append(f"{sum(known) / len(known):.1f}")
         table.add_row(*row)
     if len(parts) > 1:
@@ -360,11 +362,11 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
 
 def _suffixed(name: str, leaves: Sequence[Leaf]) -> list[str]:
     """Return the group's names in other ways of asking."""
-    from lm_eval_epidemia.benchmarks import names
+    from lm_eval_epidemia.benchmarks import list_names
 
     first = leaves[0]
     ways = first.benchmark.ways
     stem = name.removesuffix(ways[first.way].suffix) if ways[first.way].suffix else name
-    known = names()
+    known = list_names()
     named = (way.named(stem) for way in ways.values())
     return [other for other in named if other != name and other in known]

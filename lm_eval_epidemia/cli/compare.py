@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Format, Informative, Where, Wide, check_format
 from lm_eval_epidemia.cli.printing import report_width
-from lm_eval_epidemia.cli.report import read, say_notes
+from lm_eval_epidemia.cli.report import print_notes, read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 
@@ -74,9 +74,12 @@ def compare(
     if len(names) != 2:
         # Where nothing holds results, the last is what should.
         folders = folders or [Path(given[-1])]
-        names = _compare_ways(read(folders, where, informative), folders, format, wide)
+        names = _compare_ways(read_runs(folders, where, informative), folders, format, wide)
     if names:
-        results, conditions = read(folders, informative=informative), conditions_of(where or [])
+        results, conditions = (
+            read_runs(folders, informative=informative),
+            conditions_of(where or []),
+        )
         _print(compare_models(results, names[0], names[1], conditions, cluster), format)
 
 
@@ -93,14 +96,14 @@ def _print(compared: Any, format: str) -> None:
     import pandas as pd
 
     from lm_eval_epidemia.report.render import render
-    from lm_eval_epidemia.report.versus import in_words
+    from lm_eval_epidemia.report.versus import describe_versus
 
     to: Any = format
     for note in dict.fromkeys(compared.notes):
         print(f"note: {note}", file=sys.stderr)
     findings = [of for of in (compared.ours, compared.documents) if len(of.table)]
     if format == "table":
-        print("\n".join(in_words(compared)))
+        print("\n".join(describe_versus(compared)))
     elif format in ("csv", "json"):
         table = pd.concat([of.table for of in findings], ignore_index=True)
         print(render(replace(findings[0], table=table), to), end="")
@@ -133,7 +136,7 @@ def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) ->
             f"--format {format} needs two models; for the ways of asking one, see 'epidemia "
             f"report --show ways --format {format}'"
         )
-    say_notes(results)
+    print_notes(results)
     for note in dict.fromkeys(note for of in findings for note in of.left_out):
         print(f"note: {note}", file=sys.stderr)
     if not filled:

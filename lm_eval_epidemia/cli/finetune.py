@@ -11,8 +11,8 @@ import typer
 from typer import Option
 
 from lm_eval_epidemia.cli.options import InVintage, Survey, Text, Texts, complete_tasks
-from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 
@@ -70,10 +70,10 @@ def notes(
 ) -> None:
     """Make a dataset of notes on people in a survey, or a control dataset."""
     from lm_eval_epidemia.finetune.hold_out import HoldOut
-    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, check_out, make, make_notes
+    from lm_eval_epidemia.finetune.make import OF_PEOPLE, TEMPLATE, check_out, make_data, make_notes
     from lm_eval_epidemia.results.card import KINDS
 
-    rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _tasks(tasks)}
+    rows: dict[str, Any] = {"n": n, "seed": seed, "tasks": _find_tasks(tasks)}
     rows["hold_out"] = HoldOut.parse(hold_out or [])
     if kind not in OF_PEOPLE:
         if kind in KINDS and (raw or vintage or writer != TEMPLATE or per_person != 1):
@@ -81,7 +81,7 @@ def notes(
                 f"--kind {kind} is made from truths: leave out --raw, --vintage, --per-person and "
                 f"--writer, which are for {' and '.join(OF_PEOPLE)}"
             )
-        _say(make(survey, kind, out, **rows), out)
+        _say(make_data(survey, kind, out, **rows), out)
         return
     files, model = _raw(survey, raw, vintage), None
     if writer != TEMPLATE:
@@ -128,7 +128,7 @@ def train(
             "expected either --lora r=16 (train an adapter) or --full (train all weights)"
         )
     how: dict[str, Any] = {"dtype": dtype, **_lora(lora)}
-    settings = training.Settings(epochs, lr, batch_size, seed, **how)
+    settings = training.TrainSettings(epochs, lr, batch_size, seed, **how)
     tuned = training.train(model, data, out, settings)
     if os.environ.get("RANK", "0") != "0":
         return  # under accelerate launch, the first process writes
@@ -158,25 +158,25 @@ def _lora(given: str | None) -> dict[str, int]:
 
 def _raw(survey: str, raw: list[Path] | None, vintage: str | None) -> list[Path]:
     """Return the files to read: those given, or else the downloaded ones."""
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
     from lm_eval_epidemia.surveys.raw import raw_paths
 
-    entry = record(survey)
+    entry = find_record(survey)
     if not raw and all(vintage_.tables for vintage_ in entry.vintages.values()):
         return []
     return raw_paths(entry, raw, vintage)[0]
 
 
-def _tasks(given: str | None) -> list[str] | None:
+def _find_tasks(given: str | None) -> list[str] | None:
     """Return the letter tasks that names mean: training uses that way of asking."""
-    from lm_eval_epidemia.benchmarks import members
+    from lm_eval_epidemia.benchmarks import find_tasks
     from lm_eval_epidemia.surveys.catalogue import all_tasks
 
     if given is None:
         return None
     tasks = []
-    for name in separated([given]):
-        for task, way in members(name):
+    for name in split_names([given]):
+        for task, way in find_tasks(name):
             if way == "letters" and task in all_tasks():
                 tasks.append(task)
             elif not any(sign in name for sign in "*?["):
@@ -189,12 +189,12 @@ def _tasks(given: str | None) -> list[str] | None:
 
 def _say(card: DatasetCard, out: Path) -> None:
     """Print a dataset's size, contents and folder."""
-    table = table_of("", "task", "held out", right=("held out",))
+    table = make_table("", "task", "held out", right=("held out",))
     held = {name: len(cells) for name, cells in card.held_out.items()}
     for name in dict.fromkeys([*card.tasks, *held]):
         out_of = "all" if name not in card.tasks else f"{held[name]} cells" if name in held else ""
         table.add_row(name, out_of)
-    show(table)
+    print_table(table)
     for reason, number in card.counts.items():
         print(f"{reason}: {number:,}")
     rows = " and ".join(f"{number:,} {name}" for name, number in card.rows.items())

@@ -20,12 +20,12 @@ from lm_eval_epidemia.cli.options import (
     Text,
     Texts,
 )
-from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 
 if TYPE_CHECKING:
-    from lm_eval_epidemia.benchmarks.observation.respondents import Scale
+    from lm_eval_epidemia.benchmarks.observation.respondents import TaskScale
 
 app = typer.Typer(no_args_is_help=True, help="Build ground truth from survey files, and check it.")
 
@@ -56,15 +56,15 @@ def truth_build(
     ] = False,
 ) -> None:
     """Build the truth of every task that the files of a survey allow."""
-    from lm_eval_epidemia.benchmarks import leaves
-    from lm_eval_epidemia.estimate.build import build, not_scored
+    from lm_eval_epidemia.benchmarks import list_leaves
+    from lm_eval_epidemia.estimate.build import build_survey, describe_unscored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
     how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
     how |= {"bootstrap": [scheme_of(name) for name in bootstrap or []] or None, "only": only}
-    surveys = separated(surveys)
+    surveys = split_names(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(
             f"--raw belongs to one survey, but {len(surveys)} were named ({few(surveys)}): build "
@@ -72,7 +72,7 @@ def truth_build(
         )
     for survey in surveys:
         try:
-            built = build(survey, raw, vintage=vintage, **how)
+            built = build_survey(survey, raw, vintage=vintage, **how)
         except KeyboardInterrupt:
             print(
                 "\ninterrupted: finished tasks are kept; repeat the command to continue",
@@ -89,10 +89,10 @@ def truth_build(
                 print(f"  {name}")
         for reason in built.skipped.values():
             print(f"skipped, without a truth: {reason}")
-        if reason := not_scored(built):
+        if reason := describe_unscored(built):
             print(reason)
         if out is None:
-            asked = leaves().items()
+            asked = list_leaves().items()
             forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
     if out is None:
         print(f"lm-eval reads them from {task_path()}")
@@ -102,11 +102,11 @@ def truth_build(
 def truth_check() -> None:
     """Check that all ground truth used here is complete and as registered."""
     from lm_eval_epidemia.api import tasks
-    from lm_eval_epidemia.cli.tasks import waiting
-    from lm_eval_epidemia.estimate.check import check_all
-    from lm_eval_epidemia.estimate.store import without_replicates
+    from lm_eval_epidemia.cli.tasks import list_waiting
+    from lm_eval_epidemia.estimate.check import find_all_faults
+    from lm_eval_epidemia.estimate.store import list_unreplicated
 
-    checked = check_all()
+    checked = find_all_faults()
     wrong = {name: problems for name, problems in checked.items() if problems}
     for name, problems in wrong.items():
         for problem in problems:
@@ -116,9 +116,9 @@ def truth_check() -> None:
             f"{len(wrong)} of {plural(len(checked), 'task')} have a wrong ground truth"
         )
     print(f"ground truth of {plural(len(checked), 'task')} is as registered")
-    for line in waiting(tasks()):
+    for line in list_waiting(tasks()):
         print(line)
-    if lacking := ", ".join(without_replicates()):
+    if lacking := ", ".join(list_unreplicated()):
         print(
             f"these have no joint replicates, so their errors are N/A: {lacking} (build them anew)"
         )
@@ -146,7 +146,7 @@ def anchors(
     ] = None,
 ) -> None:
     """Print the distances that set each task's scale, and the score for knowing averages only."""
-    from lm_eval_epidemia.benchmarks.observation.respondents import has_bootstrap, scales
+    from lm_eval_epidemia.benchmarks.observation.respondents import has_bootstrap, list_scales
     from lm_eval_epidemia.estimate import store
 
     if not 0 < quantile < 1:
@@ -158,8 +158,8 @@ def anchors(
         tasks = [name for name in asked if has_bootstrap(name, scheme, vintage)] or asked
     if vintage:
         tasks = [name for name in tasks if vintage in store.vintages(name)] or tasks
-    listed = scales(tasks, quantile, scheme, vintage)
-    show(_of_groups(listed) if summary else _of_tasks(listed))
+    listed = list_scales(tasks, quantile, scheme, vintage)
+    print_table(_of_groups(listed) if summary else _of_tasks(listed))
     if len(listed) < len(asked):
         lacking, of = len(asked) - len(listed), plural(len(asked), "task")
         what = [f"a truth of {vintage}"] if vintage else []
@@ -175,14 +175,14 @@ def anchors(
 
 def _anchored(names: list[str] | None) -> list[str]:
     """Return the available tasks that names mean, each once; all must have anchors."""
-    from lm_eval_epidemia.benchmarks import in_way, leaves, members
+    from lm_eval_epidemia.benchmarks import find_tasks, in_way, list_leaves
     from lm_eval_epidemia.estimate import store
 
     if not names:
-        return list(store.available())
-    known, tasks = leaves(), dict[str, None]()
-    for name in separated(names):
-        for task, way in members(name):
+        return list(store.list_available())
+    known, tasks = list_leaves(), dict[str, None]()
+    for name in split_names(names):
+        for task, way in find_tasks(name):
             leaf = known[in_way(task, way)]
             if without := leaf.benchmark.without_anchors:
                 of = leaf.group if name == leaf.group else f"{name}: {leaf.group}"
@@ -191,10 +191,10 @@ def _anchored(names: list[str] | None) -> list[str]:
     return list(tasks)
 
 
-def _of_tasks(listed: Sequence[Scale]) -> Any:
+def _of_tasks(listed: Sequence[TaskScale]) -> Any:
     """The scale of each task: the distances that fix it, and what knowing P(Y) scores."""
     numbers = ("cells", "D_uniform", "D_zero_one", "D_mean", "D_perfect", "score of mean")
-    table = table_of("", "task", *numbers, right=numbers)
+    table = make_table("", "task", *numbers, right=numbers)
     for scale in listed:
         known = scale.anchors
         score = f"{known.score_of_mean:.6f}{f' ({known.said})' if known.said else ''}"
@@ -203,14 +203,14 @@ def _of_tasks(listed: Sequence[Scale]) -> Any:
     return table
 
 
-def _of_groups(listed: Sequence[Scale]) -> Any:
+def _of_groups(listed: Sequence[TaskScale]) -> Any:
     """The same by group: means, and how many tasks are barely informative."""
-    from lm_eval_epidemia.benchmarks import unions
+    from lm_eval_epidemia.benchmarks import list_unions
     from lm_eval_epidemia.benchmarks.observation.respondents import by_group
 
     numbers = ("tasks", "barely informative", "score of mean")
-    table = table_of("", "group", *numbers, right=numbers)
-    for group, members in by_group(listed, unions()).items():
+    table = make_table("", "group", *numbers, right=numbers)
+    for group, members in by_group(listed, list_unions()).items():
         barely = sum(scale.anchors.barely for scale in members)
         mean = sum(scale.anchors.score_of_mean for scale in members) / len(members)
         table.add_row(group, f"{len(members)}", f"{barely}", f"{mean:.2f}")

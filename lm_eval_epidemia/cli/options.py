@@ -29,7 +29,7 @@ def _surveys() -> Iterable[str]:
     return records()
 
 
-def _tasks() -> Iterable[str]:
+def _list_tasks() -> Iterable[str]:
     """Return shipped and declared tasks, without the benchmarks, which take a second to load."""
     from lm_eval_epidemia.surveys.catalogue import all_tasks, own_surveys
     from lm_eval_epidemia.surveys.fresh import FreshTask
@@ -45,8 +45,8 @@ def _models() -> Iterable[str]:
 
 
 complete_surveys = _of_list(_surveys)
-complete_tasks = _of_list(_tasks)
-complete_names = _of_list(lambda: [*_tasks(), *_surveys()])
+complete_tasks = _of_list(_list_tasks)
+complete_names = _of_list(lambda: [*_list_tasks(), *_surveys()])
 
 
 def complete_lm_eval(context: Context, incomplete: str) -> list[str]:
@@ -61,7 +61,7 @@ Text = str | None
 #: Names that are given one by one.
 Texts = list[str] | None
 
-#: Tasks and their groups; `core.console.separated` splits them.
+#: Tasks and their groups; `core.console.split_names` splits them.
 Names = Annotated[
     list[str],
     Argument(

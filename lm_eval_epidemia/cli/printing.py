@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-def table_of(title: str, *columns: str, right: tuple[str, ...] = (), whole: int = 1) -> Any:
+def make_table(title: str, *columns: str, right: tuple[str, ...] = (), whole: int = 1) -> Any:
     """Return an empty table; columns in `right` hold numbers, the first `whole` never fold."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -14,7 +14,9 @@ def table_of(title: str, *columns: str, right: tuple[str, ...] = (), whole: int 
     for number, column in enumerate(columns):
         # The first columns hold names, to be copied whole; a narrow terminal folds the others.
         justify: Any = "right" if column in right else "left"
-        table.add_column(plain(column), justify=justify, overflow="fold", no_wrap=number < whole)
+        table.add_column(
+            escape_markup(column), justify=justify, overflow="fold", no_wrap=number < whole
+        )
     return table
 
 
@@ -34,7 +36,7 @@ def report_width() -> int:
     return _width(100)
 
 
-def show(table: Any) -> None:
+def print_table(table: Any) -> None:
     """Print a table."""
     from rich.console import Console
 
@@ -48,7 +50,7 @@ def fits(table: Any) -> bool:
     return Console(width=10**6).measure(table).maximum <= terminal_width()
 
 
-def plain(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Escape rich's markup in a text."""
     from rich.markup import escape
 

@@ -13,8 +13,8 @@ import typer
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import InVintage, OwnFolder, Raw, Survey, Text, Texts
-from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 
 if TYPE_CHECKING:
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
@@ -38,20 +38,20 @@ def new(
 ) -> None:
     """Make a set of quantities from random slices of a survey, new to any model."""
     from lm_eval_epidemia.benchmarks.prior.quantities.generate import generate
-    from lm_eval_epidemia.benchmarks.prior.quantities.store import built
+    from lm_eval_epidemia.benchmarks.prior.quantities.store import find_built_folder
     from lm_eval_epidemia.core import paths
     from lm_eval_epidemia.core.errors import EpidemiaError
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
     from lm_eval_epidemia.surveys.microdata import load_microdata
 
-    name = _checked(name, out)
-    entry = record(survey)
+    name = _check_set_name(name, out)
+    entry = find_record(survey)
     if all(release.tables for release in entry.vintages.values()):
         raise EpidemiaError(
             f"{survey} is published as tables, but quantities need people's answers: expected a "
             "survey such as nsduh, scf, gss, meps or nhanes"
         )
-    paths.check_writable(out or built())
+    paths.check_writable(out or find_built_folder())
     _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)
 
 
@@ -65,9 +65,9 @@ def build(
     out: OwnFolder = None,
 ) -> None:
     """Recompute the published quantities from the official files, and list differences."""
-    from lm_eval_epidemia.benchmarks.prior.quantities.published import rebuilt
+    from lm_eval_epidemia.benchmarks.prior.quantities.published import rebuild_quantities
 
-    built_again = rebuilt(raw, seed)
+    built_again = rebuild_quantities(raw, seed)
     _keep(built_again.quantities, out, published=True)
     total = len(built_again.quantities.quantities)
     print(
@@ -87,12 +87,12 @@ def import_(
     out: OwnFolder = None,
 ) -> None:
     """Make a set from OpenEstimate's public files: job listings, venture capital, or your own."""
-    from lm_eval_epidemia.benchmarks.prior.quantities.imported import imported
+    from lm_eval_epidemia.benchmarks.prior.quantities.imported import import_quantities
 
-    _keep(imported(files, _checked(name, out)), out)
+    _keep(import_quantities(files, _check_set_name(name, out)), out)
 
 
-def _checked(name: str | None, out: Path | None) -> str | None:
+def _check_set_name(name: str | None, out: Path | None) -> str | None:
     """Return the name of a set, from its own or its task's name; refuse one that is taken."""
     from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, check_set
 
@@ -105,22 +105,22 @@ def _checked(name: str | None, out: Path | None) -> str | None:
 @app.command("list")
 def listed(tasks: Annotated[Texts, Argument(help="Sets whose quantities to list.")] = None) -> None:
     """List the sets of quantities available here, or the quantities in some of them."""
-    from lm_eval_epidemia.benchmarks.prior.quantities.store import declared, load
+    from lm_eval_epidemia.benchmarks.prior.quantities.store import list_declared, load_quantities
 
-    for task in separated(tasks or []):
-        _show(task, load(task))
+    for task in split_names(tasks or []):
+        _print_quantities(task, load_quantities(task))
     if tasks:
         return
     head = ("task", "quantities", "survey", "vintage", "where", "fingerprint")
-    table = table_of("", *head, right=("quantities",))
-    for name, entry in declared().items():
-        kept = load(name)
+    table = make_table("", *head, right=("quantities",))
+    for name, entry in list_declared().items():
+        kept = load_quantities(name)
         place = (entry.survey, entry.vintage, entry.state)
         table.add_row(name, str(len(kept.quantities)), *place, kept.fingerprint)
-    show(table)
+    print_table(table)
 
 
-def _show(task: str, kept: Quantities) -> None:
+def _print_quantities(task: str, kept: Quantities) -> None:
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import STEPS
 
     print(
@@ -139,20 +139,25 @@ def _show(task: str, kept: Quantities) -> None:
 
 def _keep(new: Quantities, out: Path | None, published: bool = False) -> None:
     """Write a set; print its folder, task name and contents."""
-    from lm_eval_epidemia.benchmarks import leaves
+    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES
-    from lm_eval_epidemia.benchmarks.prior.quantities.store import built, write
+    from lm_eval_epidemia.benchmarks.prior.quantities.store import (
+        find_built_folder,
+        write_quantities,
+    )
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
-    path = write(out or built(), new, published)
+    path = write_quantities(out or find_built_folder(), new, published)
     families = list(dict.fromkeys(each.family for each in new.quantities))
     count = Counter((each.difficulty, each.family) for each in new.quantities)
-    table = table_of("", "difficulty", *families, "all", right=(*families, "all"))
+    table = make_table("", "difficulty", *families, "all", right=(*families, "all"))
     for difficulty in DIFFICULTIES:
         row = [count[difficulty, family] for family in families]
         table.add_row(difficulty, *map(str, row), str(sum(row)))
-    show(table)
+    print_table(table)
     print(f"{len(new.quantities)} quantities of {new.survey} {new.vintage} are in {path}")
     if out is None:
-        forget_cached_requests(n for n, leaf in leaves().items() if leaf.entry.name == new.task)
+        forget_cached_requests(
+            n for n, leaf in list_leaves().items() if leaf.entry.name == new.task
+        )
         print(f"task {new.task}: lm_eval run --tasks {new.task} ...")

@@ -29,7 +29,7 @@ _PUBLISHED = Annotated[
 ]
 
 
-def read(
+def read_runs(
     results: list[Path],
     where: list[str] | None = None,
     informative: bool = False,
@@ -39,25 +39,27 @@ def read(
 ) -> Any:
     """Read result files, and choose among them as the options say."""
     from lm_eval_epidemia.results import choose
-    from lm_eval_epidemia.results.published import with_published
+    from lm_eval_epidemia.results.published import add_published
     from lm_eval_epidemia.results.read import read_results
-    from lm_eval_epidemia.results.tuned import with_cards
+    from lm_eval_epidemia.results.tuned import add_cards
 
     if not results:
         raise EpidemiaError("which results? Give the folder that lm_eval wrote (--output_path)")
     made = read_results(results)
     if conditions := choose.conditions_of(where or []):
-        made = choose.where(made, conditions)
-    made = choose.informative(made) if informative else made
-    given = {name: choose.model_size(text) for name, text in named("--size", sizes, "MODEL=7B")}
-    made = choose.with_sizes(made, given)
+        made = choose.keep_where(made, conditions)
+    made = choose.drop_uninformative(made) if informative else made
+    given = {
+        name: choose.model_size(text) for name, text in read_pairs("--size", sizes, "MODEL=7B")
+    }
+    made = choose.set_sizes(made, given)
     models = [*made.runs["model"]]
     paired = [choose.pair_in(text, models) for text in pairs or []]
-    made = with_cards(choose.with_bases(made, paired), paired)
-    return with_published(made) if published else made
+    made = add_cards(choose.add_bases(made, paired), paired)
+    return add_published(made) if published else made
 
 
-def named(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
+def read_pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
     """Read options of the form NAME=VALUE; a name may contain a = itself."""
     pairs = []
     for text in given or []:
@@ -68,11 +70,11 @@ def named(option: str, given: list[str] | None, form: str) -> list[tuple[str, st
     return pairs
 
 
-def say_notes(results: Any) -> Any:
+def print_notes(results: Any) -> Any:
     """Print the notes on results to stderr."""
-    from lm_eval_epidemia.findings.notes import lines
+    from lm_eval_epidemia.findings.notes import list_notes
 
-    for note in lines(results):
+    for note in list_notes(results):
         print(f"note: {note}", file=sys.stderr)
     return results
 
@@ -108,19 +110,19 @@ def report(
     names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
     makers = {name: find(name) for name in names}
     write = None if html is None else _site_writer(html)
-    made = read(results or [], where, informative, size, pair, published)
+    made = read_runs(results or [], where, informative, size, pair, published)
     # First: whoever reads the tables may stop reading ('| head') before they end.
     if write is not None:
         write(made)
     if format == "table" and not names:
-        from lm_eval_epidemia.findings.headline import headline
+        from lm_eval_epidemia.findings.headline import make_headline
         from lm_eval_epidemia.report.screen import WIDTH, screen
 
         width = None if wide else min(report_width(), WIDTH)
-        print(screen(headline(made, results or []), width), end="")
+        print(screen(make_headline(made, results or []), width), end="")
         return
     if names != ["notes"]:
-        say_notes(made)
+        print_notes(made)
     findings = {
         name: make(made) for name, make in (makers or {"leaderboard": find("leaderboard")}).items()
     }
@@ -183,11 +185,11 @@ def share(
     where: Where = None,
 ) -> None:
     """Write results for the Hub's leaderboards, and as Every Eval Ever records."""
-    from lm_eval_epidemia.report.share import check
-    from lm_eval_epidemia.report.share import share as write
+    from lm_eval_epidemia.report.share import check_target
+    from lm_eval_epidemia.report.share import share_runs as write
 
-    check(folder, dataset)
-    shared = write(say_notes(read([results], where)), folder, dataset)
+    check_target(folder, dataset)
+    shared = write(print_notes(read_runs([results], where)), folder, dataset)
     for line in shared.lines:
         print(f"note: {line}", file=sys.stderr)
     print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
@@ -223,7 +225,7 @@ def plot(
         return
     path = save(
         name,
-        lambda: say_notes(read(results or [], where, informative, size, pair, published)),
+        lambda: print_notes(read_runs(results or [], where, informative, size, pair, published)),
         out or Path(f"{name}.svg"),
         task,
     )

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from lm_eval_epidemia.cli.options import Names, Text, Texts, complete_lm_eval
-from lm_eval_epidemia.cli.printing import show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 
@@ -20,7 +20,7 @@ def run(
     ] = None,
 ) -> None:
     """Run lm-eval with its own options; with our tasks alone it starts in seconds."""
-    from lm_eval_epidemia.harness.run import run as run_lm_eval
+    from lm_eval_epidemia.harness.run import run_lm_eval as run_lm_eval
 
     run_lm_eval(arguments or [])
 
@@ -53,11 +53,11 @@ def demo(
     titles = ("Score, 0 to 100 (± standard error)", "On the questions that models were asked")
     for title, lines in zip(titles, run_demo(out, limit, model or []), strict=False):
         groups = list(lines[0].scores)
-        table = table_of(title, "respondent", *groups, right=tuple(groups))
+        table = make_table(title, "respondent", *groups, right=tuple(groups))
         for line in lines:
             cells = [f"{score:.1f} ± {error:.1f}" for score, error in line.scores.values()]
             table.add_row(line.respondent, *cells)
-        show(table)
+        print_table(table)
     print(f"lm-eval's results are in {out.resolve()}")
 
 
@@ -81,24 +81,24 @@ def cost(
     ] = 1024,
 ) -> None:
     """Count prompts, requests and tokens before you spend any."""
-    from lm_eval_epidemia.benchmarks import meant
+    from lm_eval_epidemia.benchmarks import find_leaves
     from lm_eval_epidemia.harness import cost as costs
 
-    for name in (named := separated(names)):
-        meant(name)
+    for name in (named := split_names(names)):
+        find_leaves(name)
     loaded = costs.tokenizer(tokenizer) if tokenizer else None
     lines = costs.cost(named, loaded, _metadata(metadata), max_gen_toks)
     every = (*costs.Cost._fields[1:7], "written at most")
     # Without a tokenizer no tokens are counted.
     counted = [n for n in range(len(every)) if any(line[n + 1] is not None for line in lines)]
     numbers = tuple(every[n] for n in counted)
-    table = table_of("", "group", *numbers, right=numbers)
+    table = make_table("", "group", *numbers, right=numbers)
     for line in lines:
         table.add_row(line.name, *(f"{line[n + 1]:,}" for n in counted))
-    show(table)
+    print_table(table)
     leaves = {name: leaf for line in lines for name, leaf in line.leaves.items()}
     if letters := {name: leaf for name, leaf in leaves.items() if not leaf.written}:
-        total = costs.together("", letters)  # of a task that several groups have, once
+        total = costs.add_costs("", letters)  # of a task that several groups have, once
         print(
             f"with log-probabilities from a server: --model choice-api sends {total.prompts:,} "
             f"requests (one per prompt, for one token each), local-completions {total.requests:,}"

@@ -20,8 +20,8 @@ from lm_eval_epidemia.cli.options import (
     Texts,
     complete_surveys,
 )
-from lm_eval_epidemia.cli.printing import plain, show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import escape_markup, make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 
 if TYPE_CHECKING:
@@ -69,11 +69,11 @@ def new(
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(drafting.own_path(called))
-    named = _listed(outcomes), _listed(given)
+    named = _split_names(outcomes), _split_names(given)
     wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year)
     choose = _accept if yes else _ask if _on_terminal() else None
-    draft = drafting.draft(files, wishes, choose, progress=True)
-    path = drafting.write(draft)
+    draft = drafting.draft_record(files, wishes, choose, progress=True)
+    path = drafting.write_draft(draft)
     _say(draft)
     print(f"the draft is in {path}; check its {draft.marks} places marked '{CHECK}'")
     raw = " ".join(f"--raw {shlex.quote(str(file))}" for file in files)
@@ -83,7 +83,7 @@ def new(
     print(f"  lm_eval --tasks epidemia_{draft.name} --model ...")
 
 
-def _listed(names: str | None) -> list[str] | None:
+def _split_names(names: str | None) -> list[str] | None:
     """Split names at commas, except quoted commas."""
     import csv
 
@@ -107,10 +107,10 @@ def _accept(proposal: Proposal) -> Sequence[str]:
 
 def _ask(proposal: Proposal) -> Sequence[str]:
     """Show a guess, and ask the user to confirm or change it."""
-    table = table_of(f"Proposed as {proposal.what}", "column", "label")
+    table = make_table(f"Proposed as {proposal.what}", "column", "label")
     for column in proposal.columns:
-        table.add_row(plain(column), plain(proposal.labels.get(column, "")))
-    show(table)
+        table.add_row(escape_markup(column), escape_markup(proposal.labels.get(column, "")))
+    print_table(table)
     if proposal.what == "weight":
         from lm_eval_epidemia.surveys.draft.columns import NONE
 
@@ -122,18 +122,18 @@ def _ask(proposal: Proposal) -> Sequence[str]:
     if proposal.option == "--strata and --psu":
         return proposal.columns if typer.confirm("use them?", default=True) else ()
     quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
-    return _listed(typer.prompt(f"{proposal.what}, separated by commas", default=quoted)) or ()
+    return _split_names(typer.prompt(f"{proposal.what}, separated by commas", default=quoted)) or ()
 
 
 def _say(draft: Drafted) -> None:
     """Describe a draft: its source, its contents, and what was left out and why."""
     source, sampling = draft.source, draft.source.sampling
     if draft.left_out:
-        table = table_of("Left out", "reason", "columns", "which", right=("columns",))
+        table = make_table("Left out", "reason", "columns", "which", right=("columns",))
         for reason, columns in draft.left_out.items():
             names = few([column.name or "(no name)" for column in columns])
-            table.add_row(reason, f"{len(columns):,}", plain(names))
-        show(table)
+            table.add_row(reason, f"{len(columns):,}", escape_markup(names))
+        print_table(table)
     others = {"strata": sampling.strata, "PSUs": sampling.psu, "joined by": source.join}
     design = [f"weight {sampling.weight}" if sampling.weight else "no weight"]
     design += [f"{what} {column}" for what, column in others.items() if column]
@@ -154,30 +154,30 @@ def _say(draft: Drafted) -> None:
 @app.command("check")
 def check(survey: Survey, raw: RawOrNone = None, vintage: InVintage = None) -> None:
     """Check files against the survey's record, or list the parts of a draft to check by eye."""
-    from lm_eval_epidemia.surveys.catalogue import file_of, record
+    from lm_eval_epidemia.surveys.catalogue import file_of, find_record
     from lm_eval_epidemia.surveys.draft.words import CHECK, marks
     from lm_eval_epidemia.surveys.microdata import check_files
 
-    entry, path = record(survey), file_of(survey)
+    entry, path = find_record(survey), file_of(survey)
     waiting = marks(path.read_text(encoding="utf-8"))
     if raw:
         files = check_files(entry, raw, vintage)
         counts, names = ("known", "missing"), "levels without a person"
-        table = table_of("", "variable", "column", *counts, names, right=counts)
+        table = make_table("", "variable", "column", *counts, names, right=counts)
         for seen in files.variables:
             known, missing = f"{seen.known:,}", f"{seen.missing:,}"
-            absent = plain(", ".join(seen.absent))
-            table.add_row(seen.variable, plain(seen.column), known, missing, absent)
-        show(table)
+            absent = escape_markup(", ".join(seen.absent))
+            table.add_row(seen.variable, escape_markup(seen.column), known, missing, absent)
+        print_table(table)
         weight = f", weight {files.weight}" if files.weight else ""
         print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
         tasks = len(files.tasks) + len(files.left_out)
         print(f"{len(files.tasks)} of {plural(tasks, 'task')} with all columns")
     elif waiting:
-        table = table_of("", "line", "to check", right=("line",))
+        table = make_table("", "line", "to check", right=("line",))
         for mark in waiting:
-            table.add_row(str(mark.line), plain(mark.says))
-        show(table)
+            table.add_row(str(mark.line), escape_markup(mark.says))
+        print_table(table)
     print(
         f"{len(waiting)} places in {path} are still to check, marked: {CHECK}"
         if waiting
@@ -191,11 +191,11 @@ def download(
     vintage: Annotated[Text, Option(help="Vintage to fetch. Default: the official one.")] = None,
 ) -> None:
     """Fetch the official files of surveys; after an interruption run it again to continue."""
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
     from lm_eval_epidemia.surveys.raw import download as fetch
 
-    for name in separated(surveys):
-        folder = fetch(record(name), vintage)
+    for name in split_names(surveys):
+        folder = fetch(find_record(name), vintage)
         chosen = f" --vintage {vintage}" if vintage else ""
         print(f"the files of {name} are in {folder}")
         print(f"next: epidemia groundtruth build {name}{chosen}")
@@ -211,11 +211,11 @@ def card(
 ) -> None:
     """Write the data cards of surveys: source, design, adjustments, tasks and anchors."""
     from lm_eval_epidemia.core.paths import atomic_write
-    from lm_eval_epidemia.report.cards import card as written
-    from lm_eval_epidemia.surveys.catalogue import record, records
+    from lm_eval_epidemia.report.cards import render_card as written
+    from lm_eval_epidemia.surveys.catalogue import find_record, records
 
-    for name in separated(surveys or []) or records():
-        text = written(record(name))
+    for name in split_names(surveys or []) or records():
+        text = written(find_record(name))
         if out is None:
             print(text)
         else:

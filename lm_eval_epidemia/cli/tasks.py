@@ -21,8 +21,8 @@ from lm_eval_epidemia.cli.options import (
     Text,
     complete_surveys,
 )
-from lm_eval_epidemia.cli.printing import fits, show, table_of
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.cli.printing import fits, make_table, print_table
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 
 if TYPE_CHECKING:
@@ -52,37 +52,38 @@ def tasks_list(
     from pandas import concat
 
     from lm_eval_epidemia.api import tasks
-    from lm_eval_epidemia.benchmarks import meant
+    from lm_eval_epidemia.benchmarks import find_leaves
 
     every = tasks()
-    declared = concat(map(tasks, separated([survey]))) if survey else every
+    declared = concat(map(tasks, split_names([survey]))) if survey else every
     if names:
-        wanted = {leaf.entry.name for name in separated(names) for leaf in meant(name)}
+        wanted = {leaf.entry.name for name in split_names(names) for leaf in find_leaves(name)}
         if beside := sorted(wanted - {*every.task}):
             raise EpidemiaError(
                 f"{few(beside)}: not about surveys; 'epidemia show NAME' describes them"
             )
         if not wanted & {*declared.task}:
             raise EpidemiaError(
-                f"{few(separated(names))} has no tasks of {survey}: leave out --survey or the names"
+                f"{few(split_names(names))} has no tasks of {survey}: leave out --survey or the "
+                "names"
             )
         declared = declared[declared.task.isin(wanted)]
     if summary:
-        show(_summary(declared))
+        print_table(_summary(declared))
         return
-    rows, table = [], table_of("", "task", "state", "title")
+    rows, table = [], make_table("", "task", "state", "title")
     for task in declared.to_dict("records"):
         state = "needs {needs}" if task["state"] == "waiting" else "{state} ({vintage})"
         state += ", stand-in" if task["stands_for"] else ""
         rows.append((task["task"], state.format_map(task), task["title"]))
         table.add_row(*rows[-1])
     if fits(table):
-        show(table)
+        print_table(table)
     else:
         for name, state, title in rows:
             print(f"{name}\n  {state}: {title}")
     print(f"{sum(declared.state != 'waiting')} of {plural(len(declared), 'task')} available")
-    for line in (*_of_the_study(declared), *waiting(declared)):
+    for line in (*_of_the_study(declared), *list_waiting(declared)):
         print(line)
     if survey is None and not names:
         print("other tasks are about causal graphs (docs/guides/interventional.md)")
@@ -100,7 +101,7 @@ def _summary(declared: DataFrame) -> Any:
     states = {"shipped": "shipped", "built here": "built", "waiting": "waiting"}
     numbers = (*groups.values(), *states.values())
     title = "Declared tasks: shipped, built here, or waiting for a file"
-    table = table_of(title, "survey", *numbers, "vintage", "waiting for", right=numbers)
+    table = make_table(title, "survey", *numbers, "vintage", "waiting for", right=numbers)
 
     def add(name: str, tasks: Any, *about: str) -> None:
         counts = [sum(tasks.group == group) for group in groups]
@@ -115,7 +116,7 @@ def _summary(declared: DataFrame) -> Any:
     return table
 
 
-def waiting(declared: DataFrame) -> list[str]:
+def list_waiting(declared: DataFrame) -> list[str]:
     """Say which files tasks wait for, survey by survey; `declared` as `api.tasks` returns it."""
     from lm_eval_epidemia.surveys.catalogue import how_to_build
 
@@ -162,35 +163,35 @@ def fresh(
     ] = False,
 ) -> None:
     """Draw random, unpublished tasks from a survey's variables, and build them."""
-    from lm_eval_epidemia.benchmarks import leaves
-    from lm_eval_epidemia.benchmarks.observation.fresh import make, plan
+    from lm_eval_epidemia.benchmarks import list_leaves
+    from lm_eval_epidemia.benchmarks.observation.fresh import build_set, plan_set
     from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
-    planned = plan(
+    planned = plan_set(
         survey,
         raw,
         n=n,
         seed=seed,
-        dimension=_numbers(dimension),
+        dimension=_read_numbers(dimension),
         vintage=vintage,
-        outcomes=separated([outcomes] if outcomes else []),
+        outcomes=split_names([outcomes] if outcomes else []),
         replicates=replicates,
     )
     drawn = planned.fresh_set
     if list_:
-        _show(drawn)
+        _print_drawn(drawn)
     print(planned.said)
     if planned.lacking:
         print(planned.lacking)
     if list_:
         return
     try:
-        kept = make(planned, jobs=jobs, replace=replace)
+        kept = build_set(planned, jobs=jobs, replace=replace)
     except KeyboardInterrupt:
         print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
     names = {task.name for task in drawn.tasks}
-    forget_cached_requests(name for name, leaf in leaves().items() if leaf.entry.name in names)
+    forget_cached_requests(name for name, leaf in list_leaves().items() if leaf.entry.name in names)
     are = "is" if len(names) == 1 else "are"
     print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
@@ -208,7 +209,7 @@ def fresh(
     print(f"group {drawn.group}: lm_eval --tasks {drawn.group} ...")
 
 
-def _numbers(text: str) -> list[int]:
+def _read_numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
@@ -221,16 +222,16 @@ def _numbers(text: str) -> list[int]:
 SAID = {"bins": "counting", "lightgbm": "boosting"}
 
 
-def _show(drawn: FreshSet) -> None:
+def _print_drawn(drawn: FreshSet) -> None:
     from lm_eval_epidemia.estimate.estimators import estimator_of
-    from lm_eval_epidemia.surveys.catalogue import record
+    from lm_eval_epidemia.surveys.catalogue import find_record
 
-    table = table_of("", "task", "outcome", "given", "estimated by")
+    table = make_table("", "task", "outcome", "given", "estimated by")
     for task in drawn.tasks:
-        way = record(drawn.survey).ways(task.outcome, drawn.vintage)[0]
+        way = find_record(drawn.survey).ways(task.outcome, drawn.vintage)[0]
         estimator = estimator_of(task, len(way.levels)).name
         table.add_row(task.name, task.outcome, ", ".join(task.given), SAID[estimator])
-    show(table)
+    print_table(table)
 
 
 @app.command("write")
@@ -243,7 +244,7 @@ def tasks_write(
     from lm_eval_epidemia.harness import yamls
 
     files = yamls.render()
-    yamls.write(folder, files, replace=True)
+    yamls.write_tasks(folder, files, replace=True)
     print(f"{len(files)} task files are in {folder.resolve()}")
 
 
@@ -267,9 +268,9 @@ def export(
     if out is None and (stated or push_to_hub or not inspect_register):
         raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER alone")
     if inspect_register:
-        from lm_eval_epidemia.inspect_ai.register import write
+        from lm_eval_epidemia.inspect_ai.register import write_register
 
-        print(write(inspect_register))
+        print(write_register(inspect_register))
     if out is None:
         return
     from lm_eval_epidemia.harness.export import export as export_dataset

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 
-def separated(words: Iterable[str]) -> list[str]:
+def split_names(words: Iterable[str]) -> list[str]:
     """Split words at commas: names may be given as ``A,B``, as ``A B`` or as ``A, B``."""
     words = list(words)
     names = [name.strip() for word in words for name in word.split(",") if name.strip()]
@@ -26,7 +26,7 @@ def separated(words: Iterable[str]) -> list[str]:
 PLAIN = {"±": "+-", "↑": "^", "↓": "v", "…": "...", "\u00d7": "x", "\u2013": "-"}
 
 
-def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
+def _replace_character(error: UnicodeError) -> tuple[str | bytes, int]:
     """Replace one character that cannot be encoded (an error handler for `codecs`)."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -36,7 +36,7 @@ def _plain(error: UnicodeError) -> tuple[str | bytes, int]:
     return PLAIN.get(character, "?"), error.start + 1
 
 
-codecs.register_error("epidemia", _plain)
+codecs.register_error("epidemia", _replace_character)
 
 
 def print_anything() -> None:

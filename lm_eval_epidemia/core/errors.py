@@ -98,7 +98,7 @@ def _closest(given: str, names: Sequence[str], n: int) -> list[str]:
     return [name for name in best if closeness[name] >= max(CLOSE, NEARLY * closeness[best[0]])]
 
 
-def nearest(given: str, known: Iterable[str], n: int = 3) -> str:
+def suggest(given: str, known: Iterable[str], n: int = 3) -> str:
     """Return a hint naming the known names closest to a wrong one.
 
     Parameters

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.core.paths import guard_write
 
 #: Lists the files we wrote, one per line, relative to its folder.
 MANIFEST = ".epidemia.manifest"
@@ -28,7 +28,7 @@ STAGING = ".epidemia.new"
 
 
 @contextmanager
-def rewritten(folder: Path, marker: str) -> Iterator[Path]:
+def rewrite_folder(folder: Path, marker: str) -> Iterator[Path]:
     """Yield an empty folder to write into; when the block succeeds, move its files into place.
 
     Until then `folder` is unchanged. A new folder appears complete, in one step. In an existing
@@ -59,12 +59,12 @@ def rewritten(folder: Path, marker: str) -> Iterator[Path]:
         if folder.exists():
             _put_in_place(staging, folder, ours, marker)
         else:
-            _list(staging, staging, _files(staging))
+            _write_file_list(staging, staging, _walk_files(staging))
             staging.replace(folder)
 
 
 def check_rewritable(folder: Path, marker: str) -> None:
-    """Refuse an unusable folder before long work starts; parameters as in `rewritten`."""
+    """Refuse an unusable folder before long work starts; parameters as in `rewrite_folder`."""
     with _staged(folder.resolve(), marker):
         pass
 
@@ -74,9 +74,9 @@ def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]
     """Yield an empty staging folder and the files that were written before."""
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: expected a folder")
-    with _alone(folder), writing(folder):
+    with _lock_folder(folder), guard_write(folder):
         is_new = not folder.exists()
-        ours = set[Path]() if is_new else _listed(folder, marker)
+        ours = set[Path]() if is_new else _read_file_list(folder, marker)
         staging = folder.with_name(f".{folder.name}{STAGING}") if is_new else folder / STAGING
         if staging.exists():  # left by a write that was killed
             shutil.rmtree(staging)
@@ -88,7 +88,7 @@ def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Refuse to write a folder that another process writes: both have one staging folder.
 
     The lock lies with temporary files, so that the folder has no file that is not ours.
@@ -104,7 +104,7 @@ def _alone(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _listed(folder: Path, marker: str) -> set[Path] | None:
+def _read_file_list(folder: Path, marker: str) -> set[Path] | None:
     """Return the files that the earlier write listed; None if it kept no list."""
     manifest = folder / MANIFEST
     if manifest.is_file():
@@ -135,11 +135,11 @@ def _listed(folder: Path, marker: str) -> set[Path] | None:
     )
 
 
-def _files(folder: Path) -> set[Path]:
+def _walk_files(folder: Path) -> set[Path]:
     return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
 
 
-def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
+def _write_file_list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
     head = (
         "# Written by lm-eval-epidemia; the next write replaces or removes these, all else is kept"
     )
@@ -149,9 +149,9 @@ def _list(staging: Path, folder: Path, paths: Iterable[Path]) -> None:
 
 
 def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
-    new = _files(staging)
+    new = _walk_files(staging)
     if blocked := sorted(
-        {str(blocking) for path in new if (blocking := _in_the_way(folder, path, ours))}
+        {str(blocking) for path in new if (blocking := _find_blocking(folder, path, ours))}
     ):
         raise EpidemiaError(
             f"{folder} contains {few(blocked)}, which we did not write and would have to "
@@ -159,13 +159,13 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: s
         )
     old = {Path(marker)} if ours is None else ours
     # List both: if the moves are interrupted, the next write still knows our files.
-    _list(staging, folder, old | new)
+    _write_file_list(staging, folder, old | new)
     for path in sorted(new, key=lambda path: (-len(path.parts), path)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (staging / path).replace(folder / path)
     for path in sorted(old - new):
         _remove(folder, path)
-    _list(staging, folder, new)
+    _write_file_list(staging, folder, new)
     if ours is None:
         notices.warn(
             "folders without a list of files",
@@ -174,7 +174,7 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: s
         )
 
 
-def _in_the_way(folder: Path, path: Path, ours: set[Path] | None) -> Path | None:
+def _find_blocking(folder: Path, path: Path, ours: set[Path] | None) -> Path | None:
     """Return the user's files that block a path we must write, or a folder above it."""
     for parent in [*path.parents][-2::-1]:  # from the top, except "."
         place = folder / parent

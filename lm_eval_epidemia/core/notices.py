@@ -47,7 +47,7 @@ def forget() -> None:
 
 
 @contextmanager
-def heard() -> Iterator[list[tuple[str, str]]]:
+def collect_warnings() -> Iterator[list[tuple[str, str]]]:
     """Yield the list of the warnings in a block, as `warn` takes them."""
     _heard.append([])
     try:

@@ -71,7 +71,7 @@ def named_records() -> list[Path]:
     return [Path(named).expanduser() for named in listed if named]
 
 
-def fresh_tasks() -> Path:
+def find_fresh_folder() -> Path:
     """Return the folder of the user's sets of fresh tasks (it need not exist)."""
     return home() / "fresh"
 
@@ -86,7 +86,7 @@ _WAYS_OUT = {
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def guard_write(path: Path) -> Iterator[None]:
     """Report in one line which write failed and why, such as a full disk.
 
     Raises
@@ -110,7 +110,7 @@ def check_writable(folder: Path) -> None:
     EpidemiaError
         If that fails.
     """
-    with writing(folder):
+    with guard_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
 
@@ -127,7 +127,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
     EpidemiaError
         If the file cannot be written.
     """
-    with writing(path):
+    with guard_write(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         os.close(handle)

@@ -61,7 +61,7 @@ def users_files() -> Iterator[Path]:
             yield from (Path(folder, file) for file in sorted(files))
 
 
-def opened(read: Callable[P, T]) -> Callable[P, T]:
+def read_disk_once(read: Callable[P, T]) -> Callable[P, T]:
     """Call a function once for the disk as it was last looked at; its warnings come every time."""
 
     @wraps(read)
@@ -70,7 +70,7 @@ def opened(read: Callable[P, T]) -> Callable[P, T]:
             look()
         key = read, given, *options.items()
         if key not in _known:
-            with notices.heard() as warnings:
+            with notices.collect_warnings() as warnings:
                 _known[key] = read(*given, **options), warnings
         value, warnings = _known[key]
         for warning in warnings:
@@ -105,7 +105,7 @@ def seal_of(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def problem(error: Exception) -> str:
+def describe_problem(error: Exception) -> str:
     """Say where the first fault of a JSON text is, and what it is."""
     if not isinstance(error, ValidationError):
         return str(error)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.sampling import Codes, shares
+from lm_eval_epidemia.estimate.sampling import Codes, divide_totals
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -155,7 +155,7 @@ def fit_aggregated(
             if stuck or iteration - best_round >= PATIENCE:
                 break
         predicted[:, k] = booster.predict(rows, num_iteration=best_round, num_threads=1)
-    yes = (predicted * shares(in_fold, 1 / folds)).sum(axis=1)
+    yes = (predicted * divide_totals(in_fold, 1 / folds)).sum(axis=1)
     return np.column_stack([1 - yes, yes])
 
 

@@ -27,21 +27,21 @@ from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import (
-    available,
     built_groundtruth,
     folder_of,
     folders,
+    list_available,
 )
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import (
     keep,
     key_of,
+    open_unfinished,
     read_kept,
     software,
-    unfinished,
     write_truth,
 )
-from lm_eval_epidemia.surveys.catalogue import own, record
+from lm_eval_epidemia.surveys.catalogue import find_own_records, find_record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.raw import raw_files, raw_paths
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -63,7 +63,7 @@ class Built(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The bootstrap for every task, and the workers; see `build`."""
+    """The bootstrap for every task, and the workers; see `build_survey`."""
 
     schemes: tuple[Scheme, ...]
     replicates: int
@@ -98,7 +98,7 @@ class _Job(NamedTuple):
         return {}
 
 
-def build(
+def build_survey(
     survey: str,
     raw: Path | Sequence[Path] | None = None,
     *,
@@ -150,7 +150,7 @@ def build(
         If the files do not fit the survey's record or have too few rows, `out` cannot be written
         to, or another build of the same survey is running there.
     """
-    entry = record(survey)
+    entry = find_record(survey)
     check_options(replicates, backend, jobs)
     folder = Path(out) if out else built_groundtruth()
     raws, vintage = raw_paths(entry, raw, vintage)
@@ -165,16 +165,16 @@ def build(
                 f"{survey} {tables} is a published table without a sampling design: give "
                 "--bootstrap iid, the only possible one"
             )
-        shares = published.taken(entry, tables, raws, asked)
+        shares = published.load_shares(entry, tables, raws, asked)
         key, tasks = f"{survey}_{tables}", list(shares)
         files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
         rows = max(len(of.weights) for of in shares.values())
         truth = _provenance(entry, tables, files) | {"rows": rows, "weight": ""}
         # It takes no time, so nothing is kept in between.
         estimates = {task: estimate_task(of, of.schemes, replicates) for task, of in shares.items()}
-        _write(folder, entry, truth, estimates)
+        _write_truths(folder, entry, truth, estimates)
     else:
-        data, schemes = with_schemes(load_microdata(entry, raws, vintage), bootstrap)
+        data, schemes = find_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
         work = Work(schemes, replicates, jobs, backend, progress)
         skipped = build_tasks(data, tasks, folder, work)
@@ -193,7 +193,7 @@ def check_options(replicates: int, backend: str | None, jobs: int) -> None:
     check_jobs(backend, jobs)
 
 
-def with_schemes(
+def find_schemes(
     data: Microdata, bootstrap: Iterable[Scheme] | None = None
 ) -> tuple[Microdata, tuple[Scheme, ...]]:
     """Find the bootstrap schemes that the design of a survey's records allows.
@@ -202,7 +202,7 @@ def with_schemes(
     ----------
     data : Microdata
     bootstrap : iterable of {"iid", "design", "population"}, optional
-        As for `build`.
+        As for `build_survey`.
 
     Returns
     -------
@@ -253,7 +253,7 @@ def build_tasks(
         Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with unfinished(folder.absolute(), data.key) as kept:
+    with open_unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
@@ -262,15 +262,17 @@ def build_tasks(
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
         there = [job for job in jobs if job.task.name not in skipped]
         estimates = {job.task: read_kept(job.path)["made"] for job in there}
-        _write(folder, data.record, truth, estimates)
+        _write_truths(folder, data.record, truth, estimates)
     return skipped
 
 
-def _write(folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[Task, Any]) -> None:
+def _write_truths(
+    folder: Path, entry: Record, truth: dict[str, Any], estimates: dict[Task, Any]
+) -> None:
     """Write what was estimated of a survey and vintage into the folders where it belongs."""
     places: dict[Path, dict[str, Any]] = defaultdict(dict)
     for task, estimate in estimates.items():
-        if entry.survey in own():  # what ships changes with the package only
+        if entry.survey in find_own_records():  # what ships changes with the package only
             estimate["entry"][FIELD] = meaning_of(entry, task, truth["vintage"])
         places[folder_of(task, folder)][task.name] = estimate
     key = f"{entry.survey}_{truth['vintage']}"
@@ -360,12 +362,12 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
     }
 
 
-def not_scored(built: Built) -> str:
+def describe_unscored(built: Built) -> str:
     """Say which of the tasks just built are scored by another truth; empty if none is."""
     home = built_groundtruth()
     if built.folder.resolve() != home.resolve():
         return f"scores do not use them: they use {home}, then the shipped truths"
-    places, here = available(), folders(home)
+    places, here = list_available(), folders(home)
     used = [places[name] for name in built.tasks if name in places]
     others = [place for place in used if place.folder not in here or place.key != built.key]
     if not others:

@@ -24,7 +24,7 @@ Ready = TypeVar("Ready", bound="Cells")
 ByScheme = dict[Scheme, Array]
 
 
-def equalised(weights: Array, given: ArrayLike, task: Task, source: str) -> Array:
+def equalise_levels(weights: Array, given: ArrayLike, task: Task, source: str) -> Array:
     """Scale weights so that all levels of the condition that a task compares weigh the same.
 
     Parameters
@@ -249,7 +249,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     Parameters
     ----------
     ready : Cells
-        As `prepare` or `published.take` returns it.
+        As `prepare` or `published.convert_table` returns it.
     schemes : iterable of {"iid", "design", "population"}
         The bootstraps that D_perfect may be taken from.
     replicates : int

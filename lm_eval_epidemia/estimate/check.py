@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.estimate.published import Published
 from lm_eval_epidemia.estimate.registry import entry_of
-from lm_eval_epidemia.estimate.store import GroundTruth, all_places, load
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.estimate.store import GroundTruth, all_places, load_truth
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
 
-def check_all() -> dict[str, list[str]]:
+def find_all_faults() -> dict[str, list[str]]:
     """Check every task with an available truth, in the vintage that scores use.
 
     Returns
@@ -21,10 +21,10 @@ def check_all() -> dict[str, list[str]]:
     dict of str to list of str
         The faults by task; an empty list for a correct one.
     """
-    return {name: check(name) for name in all_places()}
+    return {name: find_faults(name) for name in all_places()}
 
 
-def check(name: str) -> list[str]:
+def find_faults(name: str) -> list[str]:
     """Return the faults of a task's truth; an empty list if it is correct.
 
     Hashes are verified by loading. Checked besides: weights and
@@ -32,7 +32,7 @@ def check(name: str) -> list[str]:
     and can be lettered, and the bootstrap distances and replicates are such.
     """
     try:
-        truth = load(name)
+        truth = load_truth(name)
         replicates = truth.replicates
     except EpidemiaError as error:
         return [str(error)]
@@ -60,7 +60,7 @@ def check(name: str) -> list[str]:
 
 def _check_levels(truth: GroundTruth) -> list[str]:
     """Compare the levels of a truth with those of the survey's record."""
-    declared, survey, wrong = declared_task(truth.task), record(truth.survey), []
+    declared, survey, wrong = declared_task(truth.task), find_record(truth.survey), []
     labels = [truth.levels, *(dict.fromkeys(column) for column in zip(*truth.given, strict=True))]
     for variable, used in zip((declared.outcome, *declared.given), labels, strict=False):
         try:
@@ -70,7 +70,7 @@ def _check_levels(truth: GroundTruth) -> list[str]:
             continue
         known = [level.label for level in way.levels]
         if unknown := set(used) - set(known):
-            hint = nearest(min(unknown), known)
+            hint = suggest(min(unknown), known)
             wrong.append(f"levels of {variable} unknown to the record: {sorted(unknown)} ({hint})")
         elif variable == declared.outcome and list(used) != known:
             wrong.append(f"levels of {variable} are {list(used)}, the record's {known}")

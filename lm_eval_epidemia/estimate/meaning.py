@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import opened
+from lm_eval_epidemia.core.store import read_disk_once
 from lm_eval_epidemia.estimate.registry import Place, entry_of
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -64,7 +64,7 @@ def check_meaning(place: Place, task: str) -> None:
         If it does.
     """
     recorded = entry_of(place, task)[1].get(FIELD)
-    if recorded is not None and recorded != _now(task, place.vintage):
+    if recorded is not None and recorded != _hash_current(task, place.vintage):
         raise EpidemiaError(
             f"the record of {task} has changed since its truth was built, in what is counted "
             f"(levels, codes, weights or population): 'epidemia groundtruth build {place.survey} "
@@ -72,8 +72,8 @@ def check_meaning(place: Place, task: str) -> None:
         )
 
 
-@opened
-def _now(task: str, vintage: str) -> str:
-    declared = catalogue.task(task)
-    survey = catalogue.record(declared.survey)
+@read_disk_once
+def _hash_current(task: str, vintage: str) -> str:
+    declared = catalogue.find_task(task)
+    survey = catalogue.find_record(declared.survey)
     return meaning_of(survey, declared, vintage) if vintage in survey.vintages else ""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import adjust
-from lm_eval_epidemia.estimate.cells import Prepared, equalised
+from lm_eval_epidemia.estimate.cells import Prepared, equalise_levels
 from lm_eval_epidemia.estimate.estimators import estimator_of
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata
@@ -35,7 +35,9 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     """
     entry = data.record.vintages[data.vintage]
     adjusted = adjust(data, entry.adjustments, task)
-    keep, dropped = _kept(data, task, (adjusted.weight == 0) | (adjusted.cell_weight == 0))
+    keep, dropped = _select_records(
+        data, task, (adjusted.weight == 0) | (adjusted.cell_weight == 0)
+    )
     if not keep.any():
         raise EpidemiaError(f"{data.name}: no row is left for {task.name} (dropped: {dropped})")
     levels = tuple(level.label for level in data.variables[task.outcome].levels)
@@ -50,7 +52,7 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)
     totals: NDArray[Any] = np.bincount(cell, weights=adjusted.cell_weight[keep])
-    totals = equalised(totals, features, task, data.name)
+    totals = equalise_levels(totals, features, task, data.name)
     design: dict[str, Any] = {"size": len(data), "row": np.flatnonzero(keep)}
     if data.unit is not None:
         design = {"size": int(data.unit.max()) + 1, "unit": data.unit[keep]}
@@ -89,7 +91,7 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     )
 
 
-def _kept(
+def _select_records(
     data: Microdata, task: Task, weightless: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], dict[str, int]]:
     """Tell which records a task keeps, and how many it drops, each for the first reason it has."""

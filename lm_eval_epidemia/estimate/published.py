@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalised
+from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalise_levels
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
@@ -66,7 +66,9 @@ class Published(Estimator[Shares]):
         return {"design" if draws else "iid": ready.n_eff}
 
 
-def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str) -> Shares:
+def convert_table(
+    table: PublishedTable, task: Task, columns: dict[str, str], survey: str
+) -> Shares:
     """Convert a published table to the form of a task.
 
     Parameters
@@ -78,7 +80,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
     survey : str
         With its vintage, as the registry has it.
     """
-    weights = equalised(table.weights, table.cells, task, survey)
+    weights = equalise_levels(table.weights, table.cells, task, survey)
     # A table's shares sum to 1 up to rounding: dividing them again would change bytes that ship.
     return Shares(
         survey=survey,
@@ -96,7 +98,7 @@ def take(table: PublishedTable, task: Task, columns: dict[str, str], survey: str
     )
 
 
-def taken(
+def load_shares(
     entry: Record, vintage: str, raws: Sequence[Path], tasks: Sequence[Task]
 ) -> dict[Task, Shares]:
     """Read the published tables of a vintage; returns those of the tasks that have one."""
@@ -105,5 +107,5 @@ def taken(
     for task in tasks:
         if (table := tables.get((task.outcome, task.given))) is not None:
             columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
-            shares[task] = take(table, task, columns, f"{entry.survey}_{vintage}")
+            shares[task] = convert_table(table, task, columns, f"{entry.survey}_{vintage}")
     return shares

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import State, problem, read_once, seal_of, write_json
+from lm_eval_epidemia.core.store import State, describe_problem, read_once, seal_of, write_json
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
@@ -49,7 +49,7 @@ class Place(NamedTuple):
     @property
     def mend(self) -> str:
         """How to fix a truth that cannot be used."""
-        if self.folder.parent == paths.fresh_tasks():
+        if self.folder.parent == paths.find_fresh_folder():
             seed = self.folder.name.rpartition("_")[2]
             return (
                 f"draw the set again with 'epidemia tasks fresh {self.survey} --raw FILE "
@@ -123,7 +123,7 @@ def _parse(path: Path) -> dict[str, Any]:
     return truths
 
 
-def damaged(folder: Path) -> dict[str, str]:
+def find_damaged(folder: Path) -> dict[str, str]:
     """Return what is wrong with truths of a folder whose outline cannot be read, by key."""
     path = folder / REGISTRY
     return _outlines(path) if path.is_file() else {}
@@ -136,7 +136,7 @@ def _outlines(path: Path) -> dict[str, str]:
         try:
             truth = _StoredTruth.model_validate(outline)
         except ValidationError as error:
-            wrong[key] = problem(error)
+            wrong[key] = describe_problem(error)
         else:
             if key != f"{truth.survey}_{truth.vintage}":
                 wrong[key] = f"it is of {truth.survey} {truth.vintage}"
@@ -162,7 +162,9 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     try:
         checked = _StoredTask.model_validate(entry)
     except ValidationError as error:
-        raise EpidemiaError(f"{where} is damaged ({problem(error)}): {place.mend}") from None
+        raise EpidemiaError(
+            f"{where} is damaged ({describe_problem(error)}): {place.mend}"
+        ) from None
     if checked.sha256 not in (None, seal(truth, task)):
         raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry
@@ -175,18 +177,18 @@ def seal(truth: dict[str, Any], task: str) -> str:
     return seal_of([about, task, entry])
 
 
-def sealed(truth: dict[str, Any]) -> dict[str, Any]:
+def add_seals(truth: dict[str, Any]) -> dict[str, Any]:
     """Return a truth whose tasks carry their seals."""
     entries = truth["tasks"].items()
     return {**truth, "tasks": {n: {**entry, "sha256": seal(truth, n)} for n, entry in entries}}
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Let one process at a time write to a folder; others wait, for as long as writing takes."""
     import filelock
 
-    with paths.writing(folder):
+    with paths.guard_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(folder / ".lock")
         lock.acquire()
@@ -197,7 +199,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
-    """Enter a truth in a folder's registry; the folder is `locked`.
+    """Enter a truth in a folder's registry; the folder is `lock_folder`.
 
     A registry that cannot be read is renamed, with a message.
     """
@@ -205,11 +207,11 @@ def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
         truths = read_registry(folder)
     except EpidemiaError as error:
         aside = _free(folder)
-        with paths.writing(aside):
+        with paths.guard_write(aside):
             (folder / REGISTRY).rename(aside)
         notices.warn("a registry set aside", f"{error}. It is now {aside.name}")
         truths = {}
-    write_registry(folder, {**truths, key: sealed(truth)})
+    write_registry(folder, {**truths, key: add_seals(truth)})
 
 
 def _free(folder: Path) -> Path:

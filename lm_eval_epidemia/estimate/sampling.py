@@ -163,7 +163,7 @@ def replicate_draws(sample: Sample, p: Array) -> Array:
     """
     assert sample.replicate_totals is not None
     # Replicate weights can be negative; a cell without weight has no estimate of its own.
-    estimates = shares(sample.replicate_totals, p)
+    estimates = divide_totals(sample.replicate_totals, p)
     return p + np.sqrt(sample.replicate_scale * len(estimates)) * (estimates - p)
 
 
@@ -242,7 +242,7 @@ def design_effective_size(p: Array, variance: Array, kish: Array, n: Array) -> A
     return np.minimum(np.where(size > 0, size, kish), n)
 
 
-def shares(totals: Array, otherwise: Array | float) -> Array:
+def divide_totals(totals: Array, otherwise: Array | float) -> Array:
     """Divide totals by their sum along the last axis; `otherwise` where that is not above 0."""
     of = totals.sum(axis=-1, keepdims=True)
     return np.where(of > 0, totals / np.where(of > 0, of, 1.0), otherwise)
@@ -267,7 +267,7 @@ def count_shares(
     """
     totals = np.bincount(cell * levels + outcome, weights=weight, minlength=cells * levels)
     table = totals.astype(np.float64).reshape(cells, levels)
-    return shares(table, table.sum(axis=0) / table.sum())
+    return divide_totals(table, table.sum(axis=0) / table.sum())
 
 
 #: The order of the Hadamard matrix: how many replicates are balanced, for up to one stratum less.

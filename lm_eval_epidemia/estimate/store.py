@@ -34,25 +34,25 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import State, bases, opened, read_once, sha256_of, stamp
+from lm_eval_epidemia.core.store import State, bases, read_disk_once, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import (
     Place,
-    damaged,
     entry_of,
+    find_damaged,
     read_registry,
 )
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import (
     all_tasks,
-    drawn,
+    find_fresh_set,
+    find_record,
     fresh_sets,
     how_to_build,
-    record,
     records,
 )
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -184,7 +184,7 @@ def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
     if task.kind not in APART:
         return base
-    survey = record(task.survey)
+    survey = find_record(task.survey)
     levels = survey.variables[task.outcome][0].levels
     is_wide = survey.is_joint(task.outcome) and len(levels) > 4
     return base / f"{APART[task.kind]}{WIDE * is_wide}"
@@ -200,11 +200,11 @@ def built_groundtruth() -> Path:
     return paths.home() / "groundtruth"
 
 
-@opened
-def available() -> dict[str, Place]:
+@read_disk_once
+def list_available() -> dict[str, Place]:
     """Return where the truth of every available task is, by task name.
 
-    A task whose truth is damaged is left out, with a warning; nothing takes its place. `load`
+    A task whose truth is damaged is left out, with a warning; nothing takes its place. `load_truth`
     raises its error.
     """
     return {name: place for name, (place, *_) in all_places().items() if _is_sound(name, place)}
@@ -219,7 +219,7 @@ def _is_sound(name: str, place: Place) -> bool:
     """Tell whether a truth is as registered; a warning says what is wrong with it."""
     try:
         for file in entry_of(place, name)[0]["files"].values():
-            _check(place, file)
+            _check_hash(place, file)
         check_meaning(place, name)
     except EpidemiaError as error:
         notices.warn("damaged ground truth", f"{name} is left out: {error}")
@@ -227,12 +227,12 @@ def _is_sound(name: str, place: Place) -> bool:
     return True
 
 
-@opened
+@read_disk_once
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
     usable, known, declared = _of_sets(), records(), all_tasks()
     for folder, state in ((folder, state) for base, state in bases() for folder in folders(base)):
-        wrong = damaged(folder)
+        wrong = find_damaged(folder)
         for place in (Place(folder, key, state) for key in read_registry(folder)):
             if place.key in wrong:
                 notices.warn(
@@ -278,7 +278,7 @@ def _of_sets() -> list[Place]:
     for folder, drawn_set in fresh_sets().items():
         key = f"{drawn_set.survey}_{drawn_set.vintage}"
         try:
-            wrong = damaged(folder).get(key, "")
+            wrong = find_damaged(folder).get(key, "")
             of = read_registry(folder).get(key, {}).get("fresh") if not wrong else None
             if not wrong and not (isinstance(of, dict) and of.get("declared") == drawn_set.sha256):
                 wrong = f"its truth does not belong to the tasks in {fresh.TASKS}"
@@ -302,7 +302,7 @@ def _preference(place: Place, known: Record) -> tuple[str, int, str, bool]:
     return place.survey, number, place.vintage, place.state == "shipped"
 
 
-def load(name: str, vintage: str | None = None, state: State | None = None) -> GroundTruth:
+def load_truth(name: str, vintage: str | None = None, state: State | None = None) -> GroundTruth:
     """Return the truth of a task; files with a different hash than registered are refused.
 
     Parameters
@@ -319,7 +319,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
         If there is no such task, no truth for it, or a file was changed.
     """
     declared = declared_task(name)
-    survey = record(declared.survey)
+    survey = find_record(declared.survey)
     places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
         survey.vintage(vintage)
@@ -331,7 +331,7 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
                 f"{', '.join(here) or 'none'}: epidemia groundtruth build {declared.survey} "
                 f"--vintage {vintage} --raw FILE"
             )
-    if not places and (drawn_set := drawn(name)):
+    if not places and (drawn_set := find_fresh_set(name)):
         raise EpidemiaError(
             f"{name} has no ground truth here; build it: {fresh.command(drawn_set)}"
         )
@@ -341,18 +341,18 @@ def load(name: str, vintage: str | None = None, state: State | None = None) -> G
     before = stamp(place.registry)
     check_meaning(place, name)
     try:
-        return _load(name, place, before)
+        return _load_truth(name, place, before)
     except EpidemiaError:
         if stamp(place.registry) == before:
             raise
-        return load(name, vintage, state)  # a build has just replaced what was being read
+        return load_truth(name, vintage, state)  # a build has just replaced what was being read
 
 
 @lru_cache(maxsize=512)
-def _load(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
+def _load_truth(name: str, place: Place, _stamp: tuple[int, int, int]) -> GroundTruth:
     truth, entry = entry_of(place, name)
-    rows = _read(place, truth["files"]["cells"], name)
-    distances = _read(place, truth["files"]["bootstrap"], name, none=not entry["bootstrap"])
+    rows = _read_rows(place, truth["files"]["cells"], name)
+    distances = _read_rows(place, truth["files"]["bootstrap"], name, none=not entry["bootstrap"])
     n_eff = "n_eff_design" if "design" in entry["bootstrap"] else "n_eff_iid"
     schemes = np.asarray(distances["scheme"].to_pylist())
     return GroundTruth(
@@ -395,11 +395,11 @@ def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str |
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
 
 
-def without_replicates() -> list[str]:
+def list_unreplicated() -> list[str]:
     """Return the keys ``<survey>_<vintage>`` of truths in use that have no joint replicates."""
     keys = set()
     for name, (place, *_) in all_places().items():
-        with suppress(EpidemiaError):  # damaged: `available` says so
+        with suppress(EpidemiaError):  # damaged: `list_available` says so
             if _sample(place, *entry_of(place, name)) is None:
                 keys.add(place.key)
     return sorted(keys)
@@ -408,8 +408,8 @@ def without_replicates() -> list[str]:
 @lru_cache(maxsize=512)
 def _replicates(name: str, place: Place, _stamp: tuple[int, int, int]) -> Array:
     truth, entry = entry_of(place, name)
-    rows = _read(place, truth["files"]["replicates"], name)
-    p = _load(name, place, _stamp).p
+    rows = _read_rows(place, truth["files"]["replicates"], name)
+    p = _load_truth(name, place, _stamp).p
     number, step = entry["replicates"]["number"], entry["replicates"]["step"]
     cells, levels = p.shape
     steps = rows["steps"].combine_chunks().flatten().to_numpy()
@@ -426,13 +426,13 @@ def _fixed(values: Array) -> Array:
     return values
 
 
-def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> pyarrow.Table:
+def _read_rows(place: Place, file: dict[str, str], task: str, none: bool = False) -> pyarrow.Table:
     """Read the rows of a task: its row group of a file whose hash is the registered one.
 
     An exact table has `none` in the bootstrap file.
     """
-    path = _check(place, file)
-    parquet, groups = _opened(path)
+    path = _check_hash(place, file)
+    parquet, groups = _open_parquet(path)
     if none:
         return parquet.schema_arrow.empty_table()
     if task not in groups:
@@ -443,7 +443,7 @@ def _read(place: Place, file: dict[str, str], task: str, none: bool = False) -> 
     return parquet.read_row_group(groups[task], use_threads=False)
 
 
-def _check(place: Place, file: dict[str, str]) -> Path:
+def _check_hash(place: Place, file: dict[str, str]) -> Path:
     """Refuse a file that is not the registered one; return its path."""
     path = place.folder / file["name"]
     if not path.is_file():
@@ -457,7 +457,7 @@ def _check(place: Place, file: dict[str, str]) -> Path:
 
 
 @read_once
-def _opened(path: Path) -> tuple[pyarrow.parquet.ParquetFile, dict[str, int]]:
+def _open_parquet(path: Path) -> tuple[pyarrow.parquet.ParquetFile, dict[str, int]]:
     """Open a parquet file and tell which row group each task has."""
     import pyarrow.parquet
 

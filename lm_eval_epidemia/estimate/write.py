@@ -1,7 +1,7 @@
 """Write ground truth: three parquet files per survey and vintage, then the registry.
 
-Until all tasks of a build are estimated, `unfinished` keeps those that are, each with a hash of all
-its inputs.
+Until all tasks of a build are estimated, `open_unfinished` keeps those that are, each with a hash
+of all its inputs.
 
 At every moment the registry names complete files. New files never overwrite others: if a name is
 taken, the hash is added to the name. Then the registry is replaced in one step, and finally files
@@ -25,7 +25,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import sampling
 from lm_eval_epidemia.estimate.cells import Cells
-from lm_eval_epidemia.estimate.registry import REGISTRY, enter, locked, read_registry
+from lm_eval_epidemia.estimate.registry import REGISTRY, enter, lock_folder, read_registry
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 
@@ -65,7 +65,7 @@ def write_truth(folder: Path, key: str, truth: dict[str, Any], tasks: dict[str, 
         ]
         for name, task in tasks.items()
     }
-    with locked(folder):
+    with lock_folder(folder):
         files = {
             kind: _write_rows(folder, f"{key}.{kind}", columns[kind], content)
             for kind, content in rows.items()
@@ -93,7 +93,7 @@ def _write_rows(
     path = folder / f"{stem}.parquet"
     if path.exists() and paths.sha256_of(path) != sha256:
         path = folder / f"{stem}.{sha256[:12]}.parquet"
-    with paths.writing(path):
+    with paths.guard_write(path):
         (folder / f"{stem}.new").replace(path)
     return {"name": path.name, "sha256": sha256, "rows": sum(map(len, content.values()))}
 
@@ -107,19 +107,19 @@ def _tidy(folder: Path, key: str) -> None:
         rf"{re.escape(key)}\.({kinds})(\.[0-9a-f]{{12}})?\.(parquet|new)"
         rf"|\.({re.escape(key)}\.({kinds})\.new|{re.escape(REGISTRY)})\.[^.]+"
     )
-    with paths.writing(folder):
+    with paths.guard_write(folder):
         for path in list(folder.iterdir()):
             if ours.fullmatch(path.name) and path.name not in named and not path.is_dir():
                 path.unlink()
 
 
 @contextmanager
-def unfinished(folder: Path, name: str) -> Iterator[Path]:
+def open_unfinished(folder: Path, name: str) -> Iterator[Path]:
     """Yield the folder of a build's finished tasks, to one build at a time."""
     import filelock
 
     kept = folder / f".{name}.unfinished"
-    with paths.writing(kept):
+    with paths.guard_write(kept):
         kept.mkdir(parents=True, exist_ok=True)
         lock = filelock.FileLock(kept / "lock")
         try:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.paths import read_yaml
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def find(name: str) -> Callable[[Results], Finding]:
         If there is no such finding.
     """
     if name not in FINDINGS:
-        raise EpidemiaError(f"no finding {name!r} ({nearest(name, FINDINGS)}): see --show help")
+        raise EpidemiaError(f"no finding {name!r} ({suggest(name, FINDINGS)}): see --show help")
     module, _, function = FINDINGS[name]["made_by"].partition(":")
     made: Callable[[Results], Finding] = getattr(
         import_module(f"lm_eval_epidemia.findings.{module}"), function

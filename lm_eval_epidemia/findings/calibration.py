@@ -9,10 +9,10 @@ import pandas as pd
 from lm_eval_epidemia.ask import orderings
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.mean import with_columns
-from lm_eval_epidemia.findings.task import asked_as
+from lm_eval_epidemia.findings.mean import add_metrics
+from lm_eval_epidemia.findings.task import find_asked
 from lm_eval_epidemia.results.decode import Asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
@@ -27,7 +27,7 @@ def letters(results: Results) -> Finding:
     curve = _curve(_density(made))
     curve["calibration_error"] = (curve["q"] - curve["p"]).abs() * curve["share"]
     table = curve.groupby("run", sort=False)[["calibration_error"]].sum()
-    scores = with_columns(results.scores, ("order_bias", "choice_mass"))
+    scores = add_metrics(results.scores, ("order_bias", "choice_mass"))
     means = scores[scores["way"] == "letters"].groupby("run")[["order_bias", "choice_mass"]].mean()
     tasks = pd.Series(Counter(run for run, _ in made), dtype=int)
     table = table.join(means).assign(tasks=tasks).rename_axis("run").reset_index()
@@ -91,10 +91,10 @@ def _by_letter(
     results: Results, task: str = ""
 ) -> tuple[dict[tuple[int, Asked], TaskAnswers], list[str]]:
     """Read the answers to all tasks, or to one, which must be asked by letter."""
-    only = asked_as(task) if task else None
+    only = find_asked(task) if task else None
     if only and only.way != "letters":
         raise EpidemiaError(f"{task} is not asked by letters, so it has no such finding")
-    return answers(results, lambda asked: asked.way == "letters" and only in (None, asked))
+    return collect_answers(results, lambda asked: asked.way == "letters" and only in (None, asked))
 
 
 def _density(made: dict[tuple[int, Asked], TaskAnswers]) -> pd.DataFrame:
@@ -102,7 +102,7 @@ def _density(made: dict[tuple[int, Asked], TaskAnswers]) -> pd.DataFrame:
     tasks = Counter(run for run, _ in made)
     parts = [pd.DataFrame(columns=["run", "q", "p", "share"])]
     for (run, asked), own in sorted(made.items()):
-        truth, levels = store.load(asked.task), own.q.shape[1]
+        truth, levels = store.load_truth(asked.task), own.q.shape[1]
         weights = (truth.weights[own.cells] / truth.weights[own.cells].sum()).repeat(levels)
         of = {"run": run, "q": own.q.ravel(), "p": truth.p[own.cells].ravel()}
         parts.append(pd.DataFrame({**of, "share": weights / levels / tasks[run]}))

@@ -16,14 +16,14 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
-from lm_eval_epidemia.findings.mean import with_columns
+from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
 
 
-class Answered(NamedTuple):
+class AnsweredGroup(NamedTuple):
     """The tasks of a group that one respondent answered.
 
     Attributes
@@ -44,7 +44,7 @@ class Answered(NamedTuple):
 
     @property
     def row(self) -> dict[str, object]:
-        """Whose a row of a finding is, see `finding.who`."""
+        """Whose a row of a finding is, see `finding.add_run_columns`."""
         kind = {"model": f"{self.who} (baseline)", "kind": "respondent"} if self.who else {}
         return {"run": self.run, **kind, "group": self.group, "tasks": len(self.tasks)}
 
@@ -55,7 +55,7 @@ class Answered(NamedTuple):
         return float(np.mean([part.score_of(part.distance(told.q)) for part, told in tasks]))
 
 
-def answers(
+def collect_answers(
     results: Results,
     wanted: Callable[[Asked], object] = lambda asked: True,
     benchmark: Benchmark = OBSERVATION,
@@ -65,7 +65,7 @@ def answers(
     notes: list[str] = []
     missing, unordered = Counter[str](), Counter[str]()
     row: Any
-    for row in with_columns(own_scores(results), ("l1",)).itertuples():
+    for row in add_metrics(own_scores(results), ("l1",)).itertuples():
         asked, name = Asked(row.task, row.way), results.runs["name"][row.run]
         is_known = leaf(asked).benchmark is benchmark and wanted(asked)
         if not is_known or (benchmark.scored and math.isnan(row.value)):
@@ -101,11 +101,11 @@ def answers(
     return made, notes
 
 
-def cells(
+def group_answers(
     results: Results,
     wanted: Callable[[Asked], object] = lambda asked: True,
     fits: Callable[[Part], object] = lambda part: True,
-) -> tuple[list[Answered], list[str]]:
+) -> tuple[list[AnsweredGroup], list[str]]:
     """Put answers beside the truth, by run and group; and say what is left out, and why.
 
     Drawn answers are left out: they differ from their distribution, and between cells, by chance.
@@ -118,24 +118,24 @@ def cells(
     fits : callable
         Selects tasks by the part of them that was asked.
     """
-    made, notes = answers(results, wanted)
-    groups: dict[tuple[int, str], Answered] = {}
+    made, notes = collect_answers(results, wanted)
+    groups: dict[tuple[int, str], AnsweredGroup] = {}
     by_chance: dict[str, None] = {}
     for (run, asked), own in sorted(made.items()):
         if own.counts is not None:
             by_chance[results.runs["name"][run]] = None
             continue
-        part, elicited = beside_truth(asked, own)
+        part, elicited = join_truth(asked, own)
         if fits(part):
             group = leaf(asked).group
-            here = groups.setdefault((run, group), Answered(run, group, {}))
+            here = groups.setdefault((run, group), AnsweredGroup(run, group, {}))
             here.tasks[asked] = part, elicited
     if by_chance:
         notes.append(f"{few([*by_chance])}: drawn answers vary by chance and are left out")
     return [*groups.values()], notes
 
 
-def beside_truth(
+def join_truth(
     asked: Asked, own: TaskAnswers, cells: Sequence[int] | None = None
 ) -> tuple[Part, Elicited]:
     """Join the answers in some or all cells with the truth of these cells.
@@ -156,9 +156,9 @@ def beside_truth(
     return part, Elicited(own.q[at], by_order, counts)
 
 
-def with_known(
-    groups: Sequence[Answered], known: Mapping[str, Callable[[Part], Array]]
-) -> Iterator[Answered]:
+def add_known(
+    groups: Sequence[AnsweredGroup], known: Mapping[str, Callable[[Part], Array]]
+) -> Iterator[AnsweredGroup]:
     """Yield runs, then known respondents on every task that some run was asked.
 
     If a task was asked in parts, take the largest part.
@@ -172,4 +172,4 @@ def with_known(
                     parts[asked] = max(parts.get(asked, part), part, key=lambda of: len(of.p))
         for who, answered in known.items():
             tasks = {asked: (part, Elicited(answered(part))) for asked, part in parts.items()}
-            yield Answered(-1, name, tasks, who)
+            yield AnsweredGroup(-1, name, tasks, who)

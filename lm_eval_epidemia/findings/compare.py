@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import Benchmark, in_way, leaves
+from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.pool import Pool
-from lm_eval_epidemia.results.choose import KEY, paired
+from lm_eval_epidemia.results.choose import KEY, join_scores
 from lm_eval_epidemia.results.decode import POPULATION
 from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
-from lm_eval_epidemia.score.outcomes import Clustered, clustered
+from lm_eval_epidemia.score.outcomes import Clustered, average_clusters
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95
@@ -34,7 +34,7 @@ FEWEST, FEWEST_ON_LOG = 8, 4
 
 def outcomes(asked: pd.DataFrame) -> list[Hashable]:
     """Return the outcome of each task: tasks with the same outcome are one observation."""
-    known = leaves()
+    known = list_leaves()
     return [
         known[in_way(task, way)].entry.outcome
         for task, way in zip(asked["task"], asked["way"], strict=True)
@@ -95,7 +95,7 @@ class Comparison(NamedTuple):
     verdict: str
 
 
-def compare(
+def compare_scores(
     one: pd.DataFrame, other: pd.DataFrame, pool: Pool | None = None, on: Sequence[str] = KEY
 ) -> Comparison | None:
     """Compare two selections of scores, task by task; None if they have no task in common.
@@ -109,14 +109,14 @@ def compare(
     on : sequence of str
         What has to agree, so that two scores are paired.
     """
-    both = paired(one, other, on)
+    both = join_scores(one, other, on)
     if both.empty:
         return None
     # In two ways of asking the first has the way.
     asked = both if "way" in both else both.assign(way=both["way_x"])
-    of = leaves()[in_way(asked["task"][0], asked["way"][0])].benchmark
+    of = list_leaves()[in_way(asked["task"][0], asked["way"][0])].benchmark
     across = _across(of, asked, pool)
-    here = _here(of, both)
+    here = _judge_tasks(of, both)
     side = here["side"]
     verdict = "not shown"
     if side:
@@ -135,7 +135,7 @@ def _across(of: Benchmark, both: pd.DataFrame, pool: Pool | None) -> dict[str, A
     """
     clusters = outcomes(both)
     number = len(set(clusters))
-    apart = clustered([*(both["value"] - both["value_other"])], clusters)
+    apart = average_clusters([*(both["value"] - both["value_other"])], clusters)
     if of is PRIOR and len(both) == 1:
         # Of one set of quantities these are what is sampled.
         draws = difference(both["draws"][0], both["draws_other"][0])
@@ -168,7 +168,7 @@ def _across(of: Benchmark, both: pd.DataFrame, pool: Pool | None) -> dict[str, A
     }
 
 
-def _here(of: Benchmark, both: pd.DataFrame) -> dict[str, Any]:
+def _judge_tasks(of: Benchmark, both: pd.DataFrame) -> dict[str, Any]:
     """Return what a difference is in these very tasks.
 
     A difference is shown if it exceeds its errors with and without its bias, because the estimated

@@ -13,11 +13,11 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import Answered, cells, with_known
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
-from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
+from lm_eval_epidemia.findings.task import average_levels, cells_of, find_asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -41,30 +41,34 @@ def _places(part: Part) -> measures.Places:
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
     KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
-    "knows its region's average": lambda part: measures.averages(part, _places(part), "region"),
+    "knows its region's average": lambda part: measures.average_places(
+        part, _places(part), "region"
+    ),
 }
 
 
-def _answered(results: Results) -> tuple[Iterator[Answered], list[str]]:
+def _collect_answers(results: Results) -> tuple[Iterator[AnsweredGroup], list[str]]:
     """Return the answers to tasks about places, with those of known respondents."""
     of = measures.places_of
-    groups, left_out = cells(results, lambda asked: of(part_of(store.load(asked.task))), of)
-    return with_known(groups, KNOWN), left_out
+    groups, left_out = group_answers(
+        results, lambda asked: of(part_of(store.load_truth(asked.task))), of
+    )
+    return add_known(groups, KNOWN), left_out
 
 
-def _regions(of: Answered) -> Iterator[tuple[str, measures.Regions]]:
+def _regions(of: AnsweredGroup) -> Iterator[tuple[str, measures.Regions]]:
     """Yield the kinds of larger places, and the errors in each; none with too few places."""
     tasks = [(part, _places(part), told.q) for part, told in of.tasks.values()]
-    off = [measures.misplaced(part, where.names, q) for part, where, q in tasks]
+    off = [measures.find_misplaced(part, where.names, q) for part, where, q in tasks]
     for kind in KINDS:
         within = {place: of[kind] for _, where, _ in tasks for place, of in where.within.items()}
-        if known := measures.by_region(off, within):
+        if known := measures.compare_regions(off, within):
             yield kind, known
 
 
 def places(results: Results) -> Finding:
     """How evenly models know countries: with every country alike, and gaps between regions."""
-    groups, left_out = _answered(results)
+    groups, left_out = _collect_answers(results)
     rows = []
     for group in groups:
         tasks = [(part, _places(part).names, told.q) for part, told in group.tasks.values()]
@@ -86,7 +90,7 @@ def places(results: Results) -> Finding:
 
 def regions(results: Results) -> Finding:
     """Errors of the answers in every region of the world, and by income."""
-    groups, left_out = _answered(results)
+    groups, left_out = _collect_answers(results)
     rows = []
     for group in groups:
         for kind, of in _regions(group):
@@ -132,12 +136,12 @@ def map_of(results: Results, task: str) -> Finding:
     EpidemiaError
         If the task has no country as a condition.
     """
-    truth = store.load(asked_as(task).task)
+    truth = store.load_truth(find_asked(task).task)
     if (countries := countries_of(truth)) is None:
         raise EpidemiaError(f"{task} has no country as a condition, so it has no map")
     condition, codes = countries
     every = cells_of(results, task)
-    table = over_levels(every, all_tasks()[truth.task].given[condition])
+    table = average_levels(every, all_tasks()[truth.task].given[condition])
     table = table[table["place"] == 0].rename(columns={"level": "country"})
     apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
     table = table.assign(code=table["country"].map(codes), error=apart)

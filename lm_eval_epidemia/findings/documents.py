@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural, suggest
 from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.results.decode import as_given
+from lm_eval_epidemia.results.decode import to_text
 from lm_eval_epidemia.results.documents import (
     ROW,
-    Answered,
-    Metric,
+    AnsweredTask,
+    MetricKey,
     columns_in,
     groups_in,
     samples_of,
 )
-from lm_eval_epidemia.score.outcomes import MCNEMAR, Answers, Clustered, paired
+from lm_eval_epidemia.score.outcomes import MCNEMAR, Answers, Clustered, compare_paired
 
 #: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
 #: have most of the rows.
@@ -35,19 +35,21 @@ ROUNDED = 1e-6
 class Matched(NamedTuple):
     """Common rows of a task, by metric, and what is left out."""
 
-    one: Answered
-    other: Answered
-    metrics: dict[Metric, Answers]
+    one: AnsweredTask
+    other: AnsweredTask
+    metrics: dict[MetricKey, Answers]
     clustered_by: str
     alone: Sequence[Sequence[str]]
-    no_means: list[Metric]
+    no_means: list[MetricKey]
 
 
-def matched(one: Answered, other: Answered, names: Sequence[str], cluster: str) -> Matched:
+def match_documents(
+    one: AnsweredTask, other: AnsweredTask, names: Sequence[str], cluster: str
+) -> Matched:
     """Match the rows of a task; raise an error if it was asked differently."""
     sides = one, other
     for what, told in (
-        ("number of few-shot examples", [as_given(of.file.shots.get(of.task)) for of in sides]),
+        ("number of few-shot examples", [to_text(of.file.shots.get(of.task)) for of in sides]),
         ("task version", [of.version for of in sides]),
         ("system prompt", [(of.file.system_instruction_sha or "")[:8] for of in sides]),
     ):
@@ -72,7 +74,7 @@ def matched(one: Answered, other: Answered, names: Sequence[str], cluster: str) 
         )
     if changed := (both["target"] != both["target_other"]).sum():
         raise EpidemiaError(f"{changed} of {rows} of samples have a different right answer")
-    metrics: dict[Metric, Answers] = {}
+    metrics: dict[MetricKey, Answers] = {}
     no_means = []
     mine, theirs = one.metrics(), other.metrics()
     for metric in [metric for metric in mine if metric in theirs]:
@@ -96,8 +98,8 @@ def _is_close(mean: float, told: float) -> bool:
 
 
 def compare_documents(
-    one: Mapping[str, Answered],
-    other: Mapping[str, Answered],
+    one: Mapping[str, AnsweredTask],
+    other: Mapping[str, AnsweredTask],
     names: Sequence[str],
     cluster: str | None = None,
 ) -> tuple[Finding, list[str]]:
@@ -131,14 +133,14 @@ def compare_documents(
         raise OptionError(
             Option("cluster", cluster),
             ": no task that both models answered has this column; "
-            f"{nearest(cluster, {name for of in columns.values() for name in of})}",
+            f"{suggest(cluster, {name for of in columns.values() for name in of})}",
         )
     pairs: dict[str, Matched] = {}
     unlike: dict[str, list[str]] = defaultdict(list)
     for task in shared:
         by = cluster if cluster and cluster in columns[task] else ""
         try:
-            pairs[task] = matched(one[task], other[task], names, by)
+            pairs[task] = match_documents(one[task], other[task], names, by)
         except EpidemiaError as why:
             unlike[str(why)].append(task)  # samples that cannot be read are of their task alone
     notes = [f"not compared: {few(tasks)}: {why}" for why, tasks in unlike.items()]
@@ -148,7 +150,7 @@ def compare_documents(
         for task, pair in pairs.items()
         for metric in pair.metrics
     ]
-    notes += [*_left_out([*pairs.values()], names), *of_groups]
+    notes += [*_list_left_out([*pairs.values()], names), *of_groups]
     rows = [*wholes, *sorted(singles, key=lambda row: row["in_group"])]
     table = pd.DataFrame([{"model": names[0], "other": names[1], **row} for row in rows])
     title = f"{names[0]} less {names[1]}: tasks of others"
@@ -156,11 +158,11 @@ def compare_documents(
 
 
 def _compared(
-    name: str, pairs: Sequence[Matched], metric: Metric, in_group: bool, by_size: bool = True
+    name: str, pairs: Sequence[Matched], metric: MetricKey, in_group: bool, by_size: bool = True
 ) -> dict[str, Any]:
     """Compare two models on a metric of a task, or of the tasks of a group."""
     answers = [pair.metrics[metric] for pair in pairs]
-    result, by = paired(answers, by_size), pairs[0].clustered_by
+    result, by = compare_paired(answers, by_size), pairs[0].clustered_by
     rows, one = sum(len(task.first) for task in answers), pairs[0].one
     # None if the file does not say.
     higher = (one.file.higher_is_better.get(one.task) or {}).get(metric.name)
@@ -250,7 +252,7 @@ def _groups(pairs: Mapping[str, Matched]) -> tuple[list[dict[str, Any]], set[str
     return wholes, members, notes
 
 
-def _weights(group: str, pairs: Sequence[Matched], metric: Metric) -> list[bool]:
+def _weights(group: str, pairs: Sequence[Matched], metric: MetricKey) -> list[bool]:
     """Return whether a group's score weights documents (True) or tasks equally; empty if neither.
 
     Both, if it is the same.
@@ -266,7 +268,7 @@ def _weights(group: str, pairs: Sequence[Matched], metric: Metric) -> list[bool]
     return fitting
 
 
-def _left_out(pairs: Sequence[Matched], names: Sequence[str]) -> list[str]:
+def _list_left_out(pairs: Sequence[Matched], names: Sequence[str]) -> list[str]:
     """Name the documents and metrics of compared tasks that are left out."""
     notes = []
     for side, model in enumerate(names):

@@ -82,7 +82,7 @@ class Finding:
 WHO = {"model": Column(), "settings": Column()}
 
 
-def who(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def add_run_columns(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Put model, settings and kind of each row's run first; a row without one keeps its own."""
     of = runs[["model", "settings", "kind"]].reindex(table["run"]).set_axis(table.index)
     for name in of:
@@ -136,7 +136,7 @@ def make_finding(
         more = [] if of.get("who") is False else ["run", *WHO, "kind"]
         names = dict.fromkeys([*more, *filter(None, beside), *of.get("behind", ())])
         rows = pd.DataFrame(rows, columns=[*names])
-    table = rows if runs is None or "run" not in rows else who(rows, runs)
+    table = rows if runs is None or "run" not in rows else add_run_columns(rows, runs)
     says = instead or ([of["empty"]] if table.empty and "empty" in of else [])
     note = of.get("note", "")
     note = note if isinstance(note, str) else " ".join(note)

@@ -13,29 +13,29 @@ import pandas as pd
 from lm_eval_epidemia.benchmarks import (
     WAYS,
     Benchmark,
-    groups,
+    find_groups,
+    find_tasks,
     in_way,
-    leaves,
-    members,
-    unions,
-    within,
+    list_groups,
+    list_leaves,
+    list_unions,
 )
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.finding import Finding, columns_of
 from lm_eval_epidemia.findings.leaderboard import (
     TOGETHER,
-    beside,
-    in_order,
     leaderboard_table,
+    list_others,
     ordered_groups,
     pool_of,
+    sort_rows,
 )
 from lm_eval_epidemia.findings.pairs import comparable_scores
-from lm_eval_epidemia.findings.ranks import alike
+from lm_eval_epidemia.findings.ranks import label_asking
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.findings.words import WORDS, plain_name, scale, with_example
+from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scale, plain_name
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 
@@ -85,12 +85,12 @@ class Headline(NamedTuple):
     lines: list[str]
 
 
-def headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
+def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     """Say on one screen who knows the world best, and what to read next."""
     table = leaderboard_table(results)
     table["model"] = table["run"].map(results.runs["model"]).fillna(table["model"])
-    of = table["group"].map(groups())
-    benchmarks = [*dict.fromkeys(groups()[group] for group in ordered_groups(table["group"]))]
+    of = table["group"].map(list_groups())
+    benchmarks = [*dict.fromkeys(list_groups()[group] for group in ordered_groups(table["group"]))]
     boards = [_board(results, each, table[of == each], len(benchmarks)) for each in benchmarks]
     sentences = [text for board in boards for text in board.sentences]
     lines = [_count_rest(results, boards), _suggest_next(results, boards, folders)]
@@ -103,7 +103,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     runs = _one_of_each(results, rows)
     # Respondents are held against models; alone, they are what is shown.
     known = runs[(runs["kind"] == "respondent") & (runs["kind"] == "run").any()]
-    here = in_order(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
+    here = sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
     tested = runs.loc[here["run"].unique()]
     tested["published"] = tested["kind"] == "published"
     # Runs asked in one way stand together, those first in which most was asked.
@@ -140,7 +140,7 @@ def _one_of_each(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
         together=rows[rows["group"].isin(TOGETHER)].groupby("run")["seen"].sum(),
         seen=of["seen"].sum(),
         worded=runs.get("wording", "") != "",
-        asked_as=alike(results.scores),
+        asked_as=label_asking(results.scores),
     )
     keys = {"silent": True, "together": False, "seen": False, "worded": True, "date": False}
     return runs.sort_values([*keys], ascending=[*keys.values()]).drop_duplicates("weights")
@@ -167,7 +167,7 @@ def _with_verdicts(
     scores, pool = comparable_scores(results), pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
     for run, other in pairwise(runs):
-        made = compare(of[run], of[other], pool)
+        made = compare_scores(of[run], of[other], pool)
         verdict = made.verdict if made else "not compared"
         shown.loc[run, ["other", "verdict", "over"]] = other, verdict, over
     return shown
@@ -184,7 +184,7 @@ def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
 def share_of(tasks: float, group: str) -> str:
     """Say how many of a group's available tasks were asked, unless all were."""
     try:
-        part = _part(tasks, len(members(group)))
+        part = _part(tasks, len(find_tasks(group)))
     except EpidemiaError:
         return ""  # no truth of them can be used here
     return f" ({part})" if part else ""
@@ -215,7 +215,7 @@ def _finding(
     if over and len(shown) > MOST_SENTENCES:
         table["than_next"] = [shown["verdict"].get(run, "") for run in rows["run"]]
         notes.append(f"than next: paired comparison with the run in the next row ({over}).")
-    others = beside(results).rename(columns={"other": "group"})
+    others = list_others(results).rename(columns={"other": "group"})
     others = others[others["run"].isin(shown.index)]
     if benchmark is OBSERVATION and len(others):
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
@@ -229,11 +229,11 @@ def _finding(
     notes += [WORDS["choice_mass"]] if mass.notna().any() else []
     shares = {group: share_of(most[group], group) for group in listed}
     asked = "; ".join(
-        f"{group}: {with_example(group)}{share}"
+        f"{group}: {describe_group(group)}{share}"
         for group, share in shares.items()
-        if share or group in TOGETHER or group in unions()
+        if share or group in TOGETHER or group in list_unions()
     )
-    title = scale(benchmark) + (f". {asked}" if asked else "")
+    title = describe_scale(benchmark) + (f". {asked}" if asked else "")
     first = [group for group in listed if group in TOGETHER] or listed[:1]
     more = [group for group in table["group"].unique() if group not in listed]
     order = [*first, *more, *listed]
@@ -269,7 +269,7 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
     if benchmark.predicts:
         asked = results.scores[results.scores["run"] == run.name]
         asked = asked.sort_values("task", ascending=False)
-        known = [leaves()[name] for name in map(in_way, asked["task"], asked["way"])]
+        known = [list_leaves()[name] for name in map(in_way, asked["task"], asked["way"])]
         predicted = " and ".join(
             f"{_rounded(value)} on {leaf.entry.declared.group}"
             for leaf, value in zip(known, asked["value"], strict=True)
@@ -314,8 +314,8 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
 
 def headline_groups(listed: Sequence[str]) -> list[str]:
     """Return the groups for a sentence: low and high, or a union with them; else the first."""
-    shown = [group for group in listed if within(group) & {*TOGETHER}]
-    whole = [c for c in shown if not any(within(c) < within(other) for other in shown)]
+    shown = [group for group in listed if find_groups(group) & {*TOGETHER}]
+    whole = [c for c in shown if not any(find_groups(c) < find_groups(other) for other in shown)]
     return whole or [*listed[:1]]
 
 
@@ -333,8 +333,8 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     names = few([without_kind(name) for name in more["model"].unique()])
     more_runs = f"{plural(len(more), 'more run')} with other settings ({names})"
     tuned = int(runs["base"].notna().sum()) if "base" in runs else 0
-    known = sorted({*results.scores["group"]} & groups().keys())
-    unscored = [group for group in known if not groups()[group].scored]
+    known = sorted({*results.scores["group"]} & list_groups().keys())
+    unscored = [group for group in known if not list_groups()[group].scored]
     counts = [
         f"{plural(left_out, 'more model')}: --show leaderboard" if left_out else "",
         f"{more_runs}: --show leaderboard" if len(more) else "",

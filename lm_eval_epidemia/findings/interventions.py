@@ -18,15 +18,26 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
-from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, graded
-from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, Questions, questions
+from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, grade_effects
+from lm_eval_epidemia.benchmarks.intervention.questions import (
+    TASKS,
+    DoPair,
+    Questions,
+    make_questions,
+)
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
-from lm_eval_epidemia.results.published import printed, way_in_study
+from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
+from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.replicates import Said
-from lm_eval_epidemia.score.estimates import Estimate, apart, average, paired, pooled
+from lm_eval_epidemia.score.estimates import (
+    Estimate,
+    average,
+    pool_clusters,
+    subtract_paired,
+    subtract_unpaired,
+)
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
@@ -70,7 +81,7 @@ SUBTRACTED = {
 Cells = dict[str, dict[str, Estimate]]
 
 
-class Answered(NamedTuple):
+class GraphAnswers(NamedTuple):
     """A model's answers in a task, with the truth."""
 
     truth: Questions
@@ -84,8 +95,8 @@ class Answered(NamedTuple):
 
     def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
         """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
-        found = metrics.picked(self.found, chosen)
-        return metrics.mean(self.truth, found, getattr(found, right))
+        found = metrics.pick_effects(self.found, chosen)
+        return metrics.average_effects(self.truth, found, getattr(found, right))
 
     def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
         """Average over parts, by default all in the order of appearance."""
@@ -110,22 +121,22 @@ class GroupAnswers(NamedTuple):
 
     whose: dict[str, Any]
     way: str
-    parts: dict[str, Answered]
-    known: dict[tuple[str, str], Answered]
+    parts: dict[str, GraphAnswers]
+    known: dict[tuple[str, str], GraphAnswers]
 
-    def beside(self, names: str, way: str) -> Answered | None:
+    def beside(self, names: str, way: str) -> GraphAnswers | None:
         """Return another way of asking, in its written form if this one is written."""
         return self.known.get((names, way + ("_written" if WAYS[self.way].generated else "")))
 
 
-def _asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[GroupAnswers]:
+def _read_asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[GroupAnswers]:
     of_task = {task: key for key, task in {**SMALL, **LARGE}.items()}
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
         for task, way, said in of[["task", "way", "said"]].itertuples(index=False):
             if isinstance(said, Said):
                 truth = WAYS[way].load(task)
-                known[of_task[task], way] = Answered(truth, said, graded(truth, *said))
+                known[of_task[task], way] = GraphAnswers(truth, said, grade_effects(truth, *said))
         for way in ways:
             for group, tasks in zip(INTERVENTION.groups, (SMALL, LARGE), strict=True):
                 parts = {key: known[key, way] for key in tasks if (key, way) in known}
@@ -138,7 +149,7 @@ def _printed(
     results: Results, part: str, tables: Iterable[str], sides: Mapping[str, tuple[str, str]]
 ) -> Iterator[tuple[dict[str, Any], float, Cells]]:
     """Yield whose a row of a published model is, its score, and its numbers with differences."""
-    table = printed()[printed()["table"].isin(tables)]
+    table = load_printed()[load_printed()["table"].isin(tables)]
     names_of = {task: names for names, task in SMALL.items()}
     scores = results.scores[results.scores["run"].map(results.runs["kind"]) == "published"]
     keys: Any = ["run", "way", "group"]
@@ -150,17 +161,17 @@ def _printed(
         listed = table.loc[is_here, ["graph", "intervened", part, "accuracy", "error"]]
         for graph, x, name, value, error in listed.itertuples(index=False):
             about, title = (f"{graph}, do({x})", name) if x else (graph, "accuracy")
-            abouts.setdefault(about, {})[title.replace("=", " = ")] = number(value, error)
+            abouts.setdefault(about, {})[title.replace("=", " = ")] = to_estimate(value, error)
         for cells in abouts.values():
             for title, (first, second) in sides.items():
                 if {first, second} <= cells.keys():
                     # The errors of printed differences are not known.
-                    cells[title] = number(cells[first].value - cells[second].value)
+                    cells[title] = to_estimate(cells[first].value - cells[second].value)
         if abouts:
             yield {"run": run, "group": group}, math.fsum(of["value"]) / len(of), abouts
 
 
-def _rows(whose: Mapping[str, Any], abouts: Cells) -> list[dict[str, Any]]:
+def _make_rows(whose: Mapping[str, Any], abouts: Cells) -> list[dict[str, Any]]:
     return [
         row
         for about, cells in abouts.items()
@@ -178,9 +189,9 @@ def _effect(pair: DoPair) -> str:
 
 def interventions(results: Results) -> Finding:
     """Accuracy on causal graphs: overall, and by graph, variable, names, size and path length."""
-    rows = [row for asked in _asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
+    rows = [row for asked in _read_asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
     for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
-        rows += _rows(whose, {"": {"accuracy": number(score)}, **abouts})
+        rows += _make_rows(whose, {"": {"accuracy": to_estimate(score)}, **abouts})
     return in_parts("interventions", rows, results.runs)
 
 
@@ -199,12 +210,14 @@ def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
         said = run.said.odds[run.said.asked]
         right = np.array([prompt.right for prompt in run.truth.prompts])[run.said.asked]
         yes_bias = np.sign(np.nan_to_num(said)) / 2 - right + 0.5
-        of_run["yes-bias"] = number(float(np.mean(yes_bias)))
+        of_run["yes-bias"] = to_estimate(float(np.mean(yes_bias)))
         if WAYS[asked.way].generated:
-            of_run["not read"] = number(float(np.isnan(said).mean()))
+            of_run["not read"] = to_estimate(float(np.isnan(said).mean()))
         for part, mean in of_run.items():
             cells[part] += [] if math.isnan(mean.value) else [mean]
-    return _rows(asked.whose, {"": {part: average(of) for part, of in cells.items()}, **details})
+    return _make_rows(
+        asked.whose, {"": {part: average(of) for part, of in cells.items()}, **details}
+    )
 
 
 def _details(asked: GroupAnswers) -> Cells:
@@ -212,7 +225,7 @@ def _details(asked: GroupAnswers) -> Cells:
     cells: Cells = defaultdict(dict)
     if asked.way.startswith("retrieval"):
         cuts = [
-            run.cut(lambda of: f"answer {_said(of.right)}") | run.cut(lambda of: of.scene.shape)
+            run.cut(lambda of: f"answer {_to_words(of.right)}") | run.cut(lambda of: of.scene.shape)
             for run in asked.parts.values()
         ]
         for part in dict.fromkeys(part for cut in cuts for part in cut):
@@ -237,12 +250,12 @@ def _details(asked: GroupAnswers) -> Cells:
     for (length, kappa), of in table:
         about = f"path of {length}{'+' if length == LONGEST else ''}"
         graphs = of.groupby(["nodes", "scene"]).ngroup()
-        cells[about][BECOMES[kappa]] = pooled(of["right"], graphs)
+        cells[about][BECOMES[kappa]] = pool_clusters(of["right"], graphs)
     for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
         if plain := asked.beside(names, "intervention"):
-            sides = zip((run, plain), metrics.shared(run.found, plain.found), strict=True)
-            means = (metrics.mean(of.truth, both, both.right) for of, both in sides)
-            cells["minus plain"][names] = paired(*means)
+            sides = zip((run, plain), metrics.match_effects(run.found, plain.found), strict=True)
+            means = (metrics.average_effects(of.truth, both, both.right) for of, both in sides)
+            cells["minus plain"][names] = subtract_paired(*means)
     return cells
 
 
@@ -250,7 +263,7 @@ def shortcut(results: Results) -> Finding:
     """Whether models that retrieve what a graph states also reason about interventions."""
     rows: list[dict[str, Any]] = []
     left_out = []
-    for asked in _asked(results):
+    for asked in _read_asked(results):
         if (run := asked.parts.get("random")) is None:
             continue
         facts = asked.beside("random", "retrieval")
@@ -268,19 +281,19 @@ def shortcut(results: Results) -> Finding:
         chosen = {about: where == about for about in every} | {"": np.isin(where, every)}
         for about, here in chosen.items():
             same, changed = (run.over(here & (kappa == k)) for k in (0, 1))
-            minus = paired(changed, same)
+            minus = subtract_paired(changed, same)
             cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
-        rows += _rows(asked.whose, cells)
+        rows += _make_rows(asked.whose, cells)
     sides = {"difference": ("kappa = 1", "kappa = 0")}
     for whose, _, abouts in _printed(results, "effects", ("3",), sides):
-        rows += _rows(whose, abouts)
+        rows += _make_rows(whose, abouts)
     return in_parts("shortcut", rows, results.runs, left_out)
 
 
 def memorisation(results: Results) -> Finding:
     """Accuracy where names agree with nature, contradict it, or mean nothing."""
     rows: list[dict[str, Any]] = []
-    for asked in _asked(results):
+    for asked in _read_asked(results):
         if asked.parts.keys().isdisjoint(TURNED):
             continue
         has_facts = any(asked.beside(names, "knowledge") for names in SMALL)
@@ -316,7 +329,9 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
         cells[names] = run.over(np.isin(run.labels(_effect), effects_of) & is_known)
     for title, (first, second) in SUBTRACTED.items():
         if {first, second} <= cells.keys():
-            minus = paired if is_turned and (first, second) == TURNED else apart
+            minus = (
+                subtract_paired if is_turned and (first, second) == TURNED else subtract_unpaired
+            )
             cells[title] = minus(cells[first], cells[second])
     return cells
 
@@ -324,9 +339,12 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
 def notices(results: Results) -> Finding:
     """How an intervention changes the log-odds of yes, even where the answer stays the same."""
     rows: list[dict[str, Any]] = []
-    for asked in _asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
+    for asked in _read_asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
         runs = asked.parts.items()
-        moved = {names: metrics.noticed(run.truth, run.found, run.said.odds) for names, run in runs}
+        moved = {
+            names: metrics.measure_change(run.truth, run.found, run.said.odds)
+            for names, run in runs
+        }
         together = [average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
@@ -338,7 +356,7 @@ def examples(results: Results) -> dict[str, Any]:
     """Return every effect with its graph, prompts and answers, and an example of every size."""
     asked = [
         (results.runs["name"][of.whose["run"]], of.way, [of.parts.get(names) for names in SMALL])
-        for of in _asked(results)
+        for of in _read_asked(results)
         if of.whose["group"] == in_way(INTERVENTION.groups[0], of.way)
     ]
     graphs = [
@@ -362,7 +380,7 @@ def _asks(task: str, pair: DoPair) -> dict[str, str]:
     return {"before": prompts[pair.base], "after": prompts[pair.post]}
 
 
-def _said(answer: bool) -> str:
+def _to_words(answer: bool) -> str:
     return "yes" if answer else "no"
 
 
@@ -373,28 +391,32 @@ def _described(effect: Effect) -> dict[str, Any]:
 
 
 def _example(
-    graph: str, effect: Effect, asked: Sequence[tuple[str, str, list[Answered | None]]]
+    graph: str, effect: Effect, asked: Sequence[tuple[str, str, list[GraphAnswers | None]]]
 ) -> dict[str, Any]:
     name = f"{graph}, do({effect.intervened}) {effect.cause}{effect.result}"
     prompts = []
     for names, task in SMALL.items():
-        first = next(pair for pair in questions(task).pairs if _effect(pair) == name)
+        first = next(pair for pair in make_questions(task).pairs if _effect(pair) == name)
         substituted = _prompts(task, "substitution")[first.post]
         prompts.append({"names": names, **_asks(task, first), "substituted": substituted})
     rows = [
-        {"model": model, "way": way, "cells": [run and _answers(run, name) for run in runs]}
+        {"model": model, "way": way, "cells": [run and _count_answers(run, name) for run in runs]}
         for model, way, runs in asked
     ]
     return {
         **{"id": f"{graph}-{effect.cause}{effect.result}-do-{effect.intervened}", "rows": rows},
         **{"kappa": effect.kappa, "graph": GRAPHS[graph], "prompts": prompts},
-        **{"before": _said(effect.before), "after": _said(effect.after), **_described(effect)},
+        **{
+            "before": _to_words(effect.before),
+            "after": _to_words(effect.after),
+            **_described(effect),
+        },
     }
 
 
-def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
+def _count_answers(run: GraphAnswers, effect: str) -> dict[str, Any] | None:
     """Return how often an effect was answered yes before and after, and rightly."""
-    here = metrics.picked(run.found, run.labels(_effect) == effect)
+    here = metrics.pick_effects(run.found, run.labels(_effect) == effect)
     if not len(here.numbers):
         return None
     pairs = [run.truth.pairs[number] for number in here.numbers]
@@ -409,11 +431,11 @@ def _answers(run: Answered, effect: str) -> dict[str, Any] | None:
 
 def _size(nodes: int, task: str) -> dict[str, Any]:
     """Describe the graphs of a size with an example: do(X) inside every path, shapes in turn."""
-    truth = questions(task)
+    truth = make_questions(task)
     scene = truth.scenes[nodes % len(causal.SHAPES)]
     pair = next(p for p in truth.pairs if p.scene is scene and p.kind == causal.INSIDE)
     kinds, about = [p.kind for p in truth.pairs], _described(pair.effect)
-    said = f"{_said(pair.effect.before)} before, {_said(pair.effect.after)} after"
+    said = f"{_to_words(pair.effect.before)} before, {_to_words(pair.effect.after)} after"
     about |= {"title": f"{scene.shape}, {about['title']} {said}", "graph": scene.graph}
     counts = [kinds.count(kind) for kind in KINDS]
     numbers = {"graphs": len(truth.scenes), "effects": len(truth.pairs), "counts": counts}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import groups, in_way, leaves, unions, within
+from lm_eval_epidemia.benchmarks import find_groups, in_way, list_groups, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
@@ -17,27 +17,27 @@ from lm_eval_epidemia.findings import FINDINGS
 from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import (
-    grouped,
+    add_facets,
+    add_metrics,
+    average,
+    group_scores,
     is_silent,
-    mean,
     population_mean,
-    with_columns,
-    with_facets,
 )
 from lm_eval_epidemia.findings.pool import Pool, noise_of
-from lm_eval_epidemia.findings.ranks import Standing, alike, standings
+from lm_eval_epidemia.findings.ranks import Standing, label_asking, standings
 from lm_eval_epidemia.findings.references import (
     AVERAGES,
     KNOWS_POPULATION,
     UNIFORM,
-    changed,
-    known_scores,
-    population_known_over,
+    find_changed,
+    score_known,
+    score_population,
 )
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
-from lm_eval_epidemia.score.score import Anchors, scale
+from lm_eval_epidemia.score.score import Anchors, scale_distance
 
 #: The groups that sentences are about.
 TOGETHER = ("epidemia_low", "epidemia_high")
@@ -60,7 +60,7 @@ def leaderboard(results: Results) -> Finding:
 
 def _truths(scores: pd.DataFrame) -> dict[str, store.GroundTruth]:
     """Return the available truths of what was asked, by task."""
-    return {task: store.load(task) for task in {*scores["task"]} & {*store.available()}}
+    return {task: store.load_truth(task) for task in {*scores["task"]} & {*store.list_available()}}
 
 
 def leaderboard_table(results: Results) -> pd.DataFrame:
@@ -72,23 +72,23 @@ def leaderboard_table(results: Results) -> pd.DataFrame:
     means["versus"] = means["averages"].where(apart)
     table = pd.concat([means, beside], ignore_index=True)
     table["parameters"] = table["run"].map(results.runs["parameters"])
-    return in_order(table, results.runs)
+    return sort_rows(table, results.runs)
 
 
-def with_references(results: Results) -> pd.DataFrame:
+def add_references(results: Results) -> pd.DataFrame:
     """Return the scores of groups, with those of the respondents that are held against them."""
     scores = results.scores
     scores = scores.assign(
-        averages=known_scores(scores, results.runs, AVERAGES)["score"],
-        guesses=known_scores(scores, results.runs, UNIFORM)["score"],
-        changed=changed(scores),
+        averages=score_known(scores, results.runs, AVERAGES)["score"],
+        guesses=score_known(scores, results.runs, UNIFORM)["score"],
+        changed=find_changed(scores),
     )
-    return grouped(with_columns(scores, ("choice_mass", "answered", "l1")))
+    return group_scores(add_metrics(scores, ("choice_mass", "answered", "l1")))
 
 
 def _means(results: Results) -> pd.DataFrame:
     """Return the mean of each run in each group, with ranks and what it is held against."""
-    scores, by = with_references(results), ["run", "group"]
+    scores, by = add_references(results), ["run", "group"]
     cards = results.runs.get("card", pd.Series(dtype=object)).dropna()
     trained = {(run, task) for run, card in cards.items() for task in card.dataset.tasks}
     known = scores[scores["value"].notna()]
@@ -98,7 +98,7 @@ def _means(results: Results) -> pd.DataFrame:
     also = known.groupby(by, sort=False).agg(
         seen=("seen", "sum"), changed=("changed", "any"), trained=("trained", "any")
     )
-    means = mean(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
+    means = average(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
     means["silent"] = is_silent(means)
     placed = _ranks(results, known, means)
     standings_of = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
@@ -106,7 +106,7 @@ def _means(results: Results) -> pd.DataFrame:
         means[f"rank_{name}"] = [getattr(of, name) or math.nan for of in standings_of]
     means["rank"] = [_rank(row) for row in means.itertuples()]
     means = means.join(_differ(results, known).rename("differ"), on=by)
-    digits = means["group"].map(lambda group: groups()[group].digits).astype(float)
+    digits = means["group"].map(lambda group: list_groups()[group].digits).astype(float)
     means["differ"] = means["differ"].where(means["differ"] > 0.5 * 10**-digits, 0.0)
     most, shared = means.groupby("group")["tasks"].transform("max"), means["rank_shared"]
     is_whole = (means["tasks"] == most) & (means["tasks"] == shared.fillna(means["tasks"]))
@@ -140,7 +140,7 @@ def _ranks(
     """
     pool, placed = pool_of(results), dict[tuple[int, str], Standing]()
     for group, of in scores.groupby("group", sort=False):
-        how = alike(of)
+        how = label_asking(of)
         kinds = results.runs["kind"][how.index]
         of_group = means[means["group"] == group].set_index("run").loc[how.index]
         asked = ~(of_group["silent"] | of_group["changed"].eq(True)) & (kinds != "published")
@@ -179,7 +179,7 @@ def _without_run(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return table.drop(both["index"][(both["value"] - both["value_ran"]).abs() < ROUNDING])
 
 
-def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def sort_rows(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Sort the rows of runs: who answers, who was asked most, the best; groups as they are listed.
 
     Published scores come after runs, and respondents last.
@@ -197,7 +197,7 @@ def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     for place, group in enumerate(listed):
         of_group = table["value"].where(table["group"] == group)
         keys[place] = of_group.groupby(ids).transform("last")
-        keys[place] *= -1 if groups()[group].lead.higher_is_better else 1
+        keys[place] *= -1 if list_groups()[group].lead.higher_is_better else 1
     keys["id"], keys["group"] = ids, table["place"]
     order = keys.sort_values([*keys]).index
     return table.drop(columns="place").loc[order].reset_index(drop=True)
@@ -205,28 +205,28 @@ def in_order(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 def ordered_groups(asked: Sequence[str]) -> list[str]:
     """Return groups in their usual order, unions before their parts."""
-    listed = list(groups())
+    listed = list(list_groups())
     return sorted(
         dict.fromkeys(asked),
-        key=lambda name: (min(map(listed.index, within(name))), name not in unions()),
+        key=lambda name: (min(map(listed.index, find_groups(name))), name not in list_unions()),
     )
 
 
-def sliced(facet: str) -> Callable[[Results], Finding]:
+def slice_by(facet: str) -> Callable[[Results], Finding]:
     """Return the finding of groups cut by a facet of their tasks, such as the survey."""
 
     def finding(results: Results) -> Finding:
-        scores = with_facets(with_references(results), [facet])
-        table = mean(scores, ["run", "group", facet], ["averages"])
-        table = in_order(table.sort_values(facet, kind="stable"), results.runs)
+        scores = add_facets(add_references(results), [facet])
+        table = average(scores, ["run", "group", facet], ["averages"])
+        table = sort_rows(table.sort_values(facet, kind="stable"), results.runs)
         return make_finding(facet, table, results.runs)
 
     finding.__doc__ = f"{FINDINGS[facet]['title']}."
     return finding
 
 
-survey, domain, dimension = sliced("survey"), sliced("domain"), sliced("dimension")
-subset, nodes, names = sliced("subset"), sliced("nodes"), sliced("names")
+survey, domain, dimension = slice_by("survey"), slice_by("domain"), slice_by("dimension")
+subset, nodes, names = slice_by("subset"), slice_by("nodes"), slice_by("names")
 
 #: The two ways in which the closed subset stands in one table: models that only write beside those
 #: whose log-probabilities are known.
@@ -235,10 +235,10 @@ CLOSED_WAYS = ("closed", "likelihood")
 
 def closed(results: Results) -> Finding:
     """The closed subset: written answers beside likelihoods."""
-    scores = with_facets(with_references(results), ["subset"])
+    scores = add_facets(add_references(results), ["subset"])
     scores = scores[scores["way"].isin(CLOSED_WAYS)]
     tasks = scores["task"][scores["subset"] == "closed"]
-    table = mean(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
+    table = average(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
     table = table.sort_values("value", ascending=False, kind="stable")
     table = table.rename(columns={"way": "asked"})
     table.insert(table.columns.get_loc("averages"), "group", "epidemia_high")
@@ -247,16 +247,16 @@ def closed(results: Results) -> Finding:
 
 #: Other scales for the same distance: the anchors that are 0 and 100, by name.
 SCALES: dict[str, Callable[[float, Anchors], float]] = {
-    "score": lambda d, at: float(scale(d, at.zero, at.perfect)),
-    "against uniform": lambda d, at: float(scale(d, at.uniform, at.perfect)),
-    "against mean": lambda d, at: float(scale(d, at.mean, at.perfect)),
-    "without D_perfect": lambda d, at: float(scale(d, at.zero, 0.0)),
+    "score": lambda d, at: float(scale_distance(d, at.zero, at.perfect)),
+    "against uniform": lambda d, at: float(scale_distance(d, at.uniform, at.perfect)),
+    "against mean": lambda d, at: float(scale_distance(d, at.mean, at.perfect)),
+    "without D_perfect": lambda d, at: float(scale_distance(d, at.zero, 0.0)),
 }
 
 
 def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
-    scores, by = with_references(results), ["run", "group"]
+    scores, by = add_references(results), ["run", "group"]
     own = scores["run"].map(results.runs["kind"]) != "published"
     scores = scores[own & scores["value"].notna()]
     truths = _truths(scores)
@@ -279,27 +279,27 @@ def scales(results: Results) -> Finding:
         ]
         put = whole.assign(value=values, draws=whole["draws"] if how == "score" else None)
         is_known = put["value"].notna().groupby([put[name] for name in by]).transform("all")
-        tables.append(mean(put[is_known], by).assign(scale=how))
+        tables.append(average(put[is_known], by).assign(scale=how))
     tables.append(population_mean(scores, by).assign(scale="population"))
-    table = in_order(pd.concat(tables, ignore_index=True), results.runs)
+    table = sort_rows(pd.concat(tables, ignore_index=True), results.runs)
     return make_finding("scale", table, results.runs)
 
 
 def population(results: Results) -> Finding:
     """The score against the population, without what sampling error adds."""
-    scores = grouped(with_columns(results.scores, (POPULATION,)))
+    scores = group_scores(add_metrics(results.scores, (POPULATION,)))
     table = population_mean(scores, ["run", "group"])
     scores = scores[scores[POPULATION].notna()]
     # Written answers are rounded and drawn ones are few: even who knows would score lower.
     letters = scores[
-        (scores["way"] == OBSERVATION.plain.name) & scores["task"].isin({*store.available()})
+        (scores["way"] == OBSERVATION.plain.name) & scores["task"].isin({*store.list_available()})
     ]
     knows = [
         {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent", "group": group}
-        | population_known_over({*of["task"]})
+        | score_population({*of["task"]})
         for group, of in letters.groupby("group", sort=False)
     ]
-    table = in_order(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
+    table = sort_rows(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
     is_old = [drawn is None or drawn.uncut is None for drawn in scores["population"]]
     old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
     formula = "the formula before task version 3, which is too low near 100"
@@ -309,12 +309,14 @@ def population(results: Results) -> Finding:
 
 def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
-    ours = mean(grouped(results.scores), ["run", "group"]).rename(columns={"value": "score"})
-    table = beside(results).merge(ours[["run", "group", "score"]], on="run", how="left")
+    ours = average(group_scores(results.scores), ["run", "group"]).rename(
+        columns={"value": "score"}
+    )
+    table = list_others(results).merge(ours[["run", "group", "score"]], on="run", how="left")
     return make_finding("other", table, results.runs)
 
 
-def beside(results: Results) -> pd.DataFrame:
+def list_others(results: Results) -> pd.DataFrame:
     """Return other people's tasks of every run: its own, or those of its model run alike.
 
     Tasks that were run by themselves belong to every run of the model with the same chat template
@@ -336,9 +338,12 @@ def correlation(results: Results) -> Finding:
     """Rank correlation of our groups with other people's tasks."""
     from scipy import stats  # a third of what a report takes to start
 
-    scores = grouped(results.scores)
+    scores = group_scores(results.scores)
     scores = scores[scores["value"].notna() & (scores["asked_as"] == "")]
-    ours, others = scores.groupby("group", sort=False), beside(results).groupby("other", sort=False)
+    ours, others = (
+        scores.groupby("group", sort=False),
+        list_others(results).groupby("other", sort=False),
+    )
     rows = []
     for (group, of), (label, theirs) in product(ours, others):
         both = of.merge(theirs, on="run", suffixes=("", "_theirs"))
@@ -355,7 +360,7 @@ def correlation(results: Results) -> Finding:
 
 def tasks(results: Results) -> Finding:
     """Every metric of every task, for programs."""
-    scores, known = with_columns(results.scores, ("l1",)), leaves()
+    scores, known = add_metrics(results.scores, ("l1",)), list_leaves()
     names = [*map(in_way, scores["task"], scores["way"])]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
         error=own_errors([*scores["draws"]]),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import in_way, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.apart import Known
+from lm_eval_epidemia.benchmarks.observation.apart import ScaleValue
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import joint_error
@@ -24,7 +24,7 @@ ALIKE = 1e-9
 REACH = 1.96
 
 
-def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) -> pd.DataFrame:
+def average(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) -> pd.DataFrame:
     """Average the scores of tasks with equal weight, over what agrees in some columns.
 
     Returns
@@ -35,7 +35,7 @@ def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) ->
         side, within the scale), ``tasks``, ``choice_mass`` and ``answered`` (over the tasks that
         have them), and the means of the columns `beside`, NaN if that of one task is.
     """
-    known = with_columns(scores[scores["value"].notna()], ("choice_mass", "answered"))
+    known = add_metrics(scores[scores["value"].notna()], ("choice_mass", "answered"))
     parts = known.groupby([*by], sort=False, dropna=True)
     table = parts.agg(
         value=("value", lambda values: math.fsum(values) / len(values)),
@@ -47,11 +47,11 @@ def mean(scores: pd.DataFrame, by: Sequence[str], beside: Sequence[str] = ()) ->
         **{name: (name, lambda of: of.sum(skipna=False) / len(of)) for name in beside},
     ).reset_index()
     asked = known.loc[table["first"], ["task", "way"]].set_axis(table.index)
-    of_scores = with_interval(table.drop(columns=["first", *beside]), asked)
+    of_scores = add_interval(table.drop(columns=["first", *beside]), asked)
     return pd.concat([of_scores, table[[*beside]]], axis=1)
 
 
-def averaged(tasks: Sequence[Mapping[str, Known]]) -> dict[str, float]:
+def average_columns(tasks: Sequence[Mapping[str, ScaleValue]]) -> dict[str, float]:
     """Average numbers that were computed task by task: columns NAME, NAME_error, NAME_tasks.
 
     A number is averaged over the tasks that have it, with their joint error.
@@ -65,17 +65,17 @@ def averaged(tasks: Sequence[Mapping[str, Known]]) -> dict[str, float]:
     return row
 
 
-def with_columns(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+def add_metrics(scores: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     """Add metrics that no run has, as NaN."""
     return scores.assign(**{name: math.nan for name in names if name not in scores})
 
 
-def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
+def add_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     """Add ``low`` and ``high``: 1.96 standard errors to either side, within the scale.
 
     Where all samples of questions agree, the error is not known.
     """
-    known, names = leaves(), map(in_way, asked["task"], asked["way"])
+    known, names = list_leaves(), map(in_way, asked["task"], asked["way"])
     of = [known[name].benchmark for name in names]
     ends = [(each.lead.low, each.lead.high) for each in of]
     ends = pd.DataFrame(ends, table.index, ["low", "high"], float)
@@ -89,25 +89,25 @@ def with_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def grouped(scores: pd.DataFrame) -> pd.DataFrame:
+def group_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of benchmarks that have any, and once more those of unions.
 
     A union, such as all tasks of a way, counts only for runs that were asked all of it, because a
     part mixes its groups differently.
     """
-    known = leaves()
+    known = list_leaves()
     names = pd.Series([*map(in_way, scores["task"], scores["way"])], scores.index, dtype=object)
     parts = [scores[names.map(lambda name: known[name].benchmark.scored).astype(bool)]]
-    for union, members in unions().items():
+    for union, members in list_unions().items():
         within = scores[names.isin(members)]
         asked = within.groupby("run")["value"].transform("count")
         parts.append(within[asked == len(members)].assign(group=union))
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
-def with_facets(scores: pd.DataFrame, names: Sequence[str] = ()) -> pd.DataFrame:
+def add_facets(scores: pd.DataFrame, names: Sequence[str] = ()) -> pd.DataFrame:
     """Add what tasks are cut by: survey, domain, dimension, subset, nodes; NaN without it."""
-    known, asked = leaves(), map(in_way, scores["task"], scores["way"])
+    known, asked = list_leaves(), map(in_way, scores["task"], scores["way"])
     facets = pd.DataFrame([dict(known[name].entry.facets) for name in asked], scores.index)
     return pd.concat([scores, facets.reindex(columns=[*names]) if names else facets], axis=1)
 
@@ -119,7 +119,7 @@ def population_mean(scores: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     knows the population is above 100 in some and below in others. A part with a task without such a
     score has none.
     """
-    known = with_columns(scores[scores["value"].notna()], (POPULATION,))
+    known = add_metrics(scores[scores["value"].notna()], (POPULATION,))
     known = known.assign(uncut=population_uncut(known["population"], known[POPULATION]))
     parts = known.groupby([*by], sort=False)
     table = parts.agg(

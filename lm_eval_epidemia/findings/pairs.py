@@ -9,16 +9,16 @@ from typing import Any
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.findings.compare import compare
+from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
-from lm_eval_epidemia.findings.mean import grouped, is_silent, mean
+from lm_eval_epidemia.findings.mean import average, group_scores, is_silent
 from lm_eval_epidemia.findings.pool import Pool
-from lm_eval_epidemia.findings.ranks import alike
-from lm_eval_epidemia.findings.references import changed
-from lm_eval_epidemia.results.choose import KEY, alike_but, closest, own_scores, paired
+from lm_eval_epidemia.findings.ranks import label_asking
+from lm_eval_epidemia.findings.references import find_changed
+from lm_eval_epidemia.results.choose import KEY, find_closest, group_alike, join_scores, own_scores
 from lm_eval_epidemia.results.read import Results
 
 #: With more runs than this, only neighbours in rank are compared.
@@ -39,17 +39,17 @@ def _finding(
     rows = [
         {**row, **made._asdict()}
         for row, one, other in both
-        if (made := compare(one, other, pool, on))
+        if (made := compare_scores(one, other, pool, on))
     ]
     return make_finding(name, rows, runs)
 
 
-def unfit(results: Results) -> dict[tuple[int, str], str]:
+def find_unfit(results: Results) -> dict[tuple[int, str], str]:
     """Say of runs, by group, why their scores show no knowledge; of others nothing."""
-    scores = grouped(results.scores)
-    wrong = scores.loc[changed(scores), ["run", "group"]].itertuples(index=False, name=None)
+    scores = group_scores(results.scores)
+    wrong = scores.loc[find_changed(scores), ["run", "group"]].itertuples(index=False, name=None)
     why = dict.fromkeys(wrong, "has scores that do not match their distances (‡)")
-    means = mean(scores, ["run", "group"])
+    means = average(scores, ["run", "group"])
     for row in means[is_silent(means)].itertuples(index=False):
         low = pd.Series({"choice_mass": row.choice_mass, "answered": row.answered})
         why[row.run, row.group] = f"does not answer ({low.idxmin()} {low.min():.2g}, below 0.1)"
@@ -58,12 +58,12 @@ def unfit(results: Results) -> dict[tuple[int, str], str]:
 
 def comparable_scores(results: Results, also_unfit: bool = False) -> pd.DataFrame:
     """Return the scores of groups in which models are compared, and of two of them together."""
-    scores = grouped(results.scores)
-    known = {group for group in {*scores["group"]} if not groups()[group].predicts}
+    scores = group_scores(results.scores)
+    known = {group for group in {*scores["group"]} if not list_groups()[group].predicts}
     scores = scores[scores["group"].isin(known) & scores["value"].notna()]
     if not also_unfit:
         own = pd.MultiIndex.from_frame(scores[["run", "group"]])
-        scores = scores[~own.isin([*unfit(results)])]
+        scores = scores[~own.isin([*find_unfit(results)])]
     parts = [scores]
     for way in OBSERVATION.ways:
         names = [in_way(group, way) for group in TOGETHER]
@@ -73,7 +73,7 @@ def comparable_scores(results: Results, also_unfit: bool = False) -> pd.DataFram
     return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
 
-def ordered(listed: Sequence[str]) -> list[str]:
+def sort_compared(listed: Sequence[str]) -> list[str]:
     """Return groups in their usual order, those that are compared together first."""
     single = ordered_groups([group for group in listed if " + " not in group])
     return [*dict.fromkeys(group for group in listed if " + " in group), *single]
@@ -87,11 +87,11 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
     both: list[Pair] = []
     scores = comparable_scores(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
-    for group in ordered([*scores["group"]]):
+    for group in sort_compared([*scores["group"]]):
         of = scores[scores["group"] == group]
-        better = 1 if groups()[group.split(" + ")[0]].lead.higher_is_better else -1
+        better = 1 if list_groups()[group.split(" + ")[0]].lead.higher_is_better else -1
         means = of.groupby("run", sort=False)["value"].mean() * -better
-        mine, how = dict([*of.groupby("run", sort=False)]), alike(of)
+        mine, how = dict([*of.groupby("run", sort=False)]), label_asking(of)
         for _, runs in how.groupby(how, sort=False):
             best = means[runs.index].sort_values(kind="stable").index
             for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
@@ -115,7 +115,7 @@ def version_tasks(results: Results) -> Finding:
     rows = [
         {**row, "task": in_way(of.task, of.way), "base": of.value_other, "value": of.value}
         for row, one, base in _with_base(results)
-        for of in paired(one, base).itertuples()
+        for of in join_scores(one, base).itertuples()
     ]
     return make_finding("version-tasks", rows, results.runs)
 
@@ -124,17 +124,17 @@ def _with_base(results: Results) -> Iterator[Pair]:
     models = results.runs["model"]
     bases = results.runs.get("bases", pd.Series(dtype=object)).items()
     beside = {run: {*models.index[models.isin(names)]} for run, names in bases}
-    return _beside(comparable_scores(results), results.runs, beside)
+    return _find_pairs(comparable_scores(results), results.runs, beside)
 
 
-def _beside(
+def _find_pairs(
     scores: pd.DataFrame, runs: pd.DataFrame, others: Mapping[Any, set[int]]
 ) -> Iterator[Pair]:
     """Yield, in every group, each run with those of some others that are most like it."""
     for group, of in scores.groupby("group", sort=False):
         mine = dict([*of.groupby("run", sort=False)]) if " + " not in str(group) else {}
         for run in mine:
-            for other in closest(runs, run, [x for x in mine if x in others.get(run, ())]):
+            for other in find_closest(runs, run, [x for x in mine if x in others.get(run, ())]):
                 row = {"run": run, "other": runs["name"][other], "group": group}
                 yield row, mine[run], mine[other]
 
@@ -159,7 +159,7 @@ def side_by_side(results: Results) -> Finding:
     by = ["run", "group"]
     number = scores.groupby(by)["way"].transform("nunique")
     common = scores.groupby([*by, "task"])["way"].transform("nunique") == number
-    table = mean(scores[common & (number > 1)], [*by, "way"])
+    table = average(scores[common & (number > 1)], [*by, "way"])
     none = scores[~scores.set_index(by).index.isin(table.set_index(by).index) & (number > 1)]
     left_out = [
         f"{runs['name'][run]}: no task of {group} has a score in all its ways "
@@ -183,7 +183,7 @@ def _in_all_ways(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
     plain = [group.removesuffix(WAYS[way].suffix) for group, way in named]
     scores = scores.assign(group=plain, of=scores["run"])
     apart = [*Variant._fields, "torch_seed", "max_gen_toks"]
-    like = {run: each for each in alike_but(runs, apart) for run in each}
+    like = {run: each for each in group_alike(runs, apart) for run in each}
     parts, known = [scores[:0]], set()
     for _, of in scores.groupby("group", sort=False):
         by_way = [dict([*each.groupby("run")]) for _, each in of.groupby("way", sort=False)]
@@ -193,7 +193,7 @@ def _in_all_ways(results: Results) -> tuple[pd.DataFrame, pd.DataFrame]:
             for by_run in sorted(by_way, key=lambda by_run: run not in by_run):
                 fit = [x for x in like[run] if x in by_run]
                 fit = [x for x in fit if all(_agree(by_run[x], other) for other in chosen)]
-                best = [run] if run in by_run else closest(runs, run, fit)[-1:]
+                best = [run] if run in by_run else find_closest(runs, run, fit)[-1:]
                 chosen += [by_run[x] for x in best]
             made = frozenset(each.index[0] for each in chosen)
             parts += [each.assign(run=run) for each in chosen if made not in known]
@@ -212,7 +212,7 @@ def _agree(one: pd.DataFrame, other: pd.DataFrame) -> bool:
 
 
 def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
-    leaf = leaves()[in_way(by["task"].iloc[0], by["way"].iloc[0])]
+    leaf = list_leaves()[in_way(by["task"].iloc[0], by["way"].iloc[0])]
     told = "; ".join({*scores["asked_as"]}).split("; ")
     keys = [key for key in Variant._fields if leaf.heeds(key)]
     return {part for part in told if part.partition("=")[0] in keys}
@@ -224,11 +224,11 @@ def wording(results: Results) -> Finding:
     worded = runs.get("wording", pd.Series("", runs.index))
     usual = runs["model"][worded == ""]
     beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}
-    scores = scores.assign(asked_as=asked_but(scores["asked_as"], "wording"))
-    return _finding("wording", _beside(scores, runs, beside), runs)
+    scores = scores.assign(asked_as=drop_setting(scores["asked_as"], "wording"))
+    return _finding("wording", _find_pairs(scores, runs, beside), runs)
 
 
-def asked_but(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
+def drop_setting(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
     """Return how tasks were asked, but for a setting."""
     left_out = asked_as.str.replace(rf"(?:^|; ){setting}=[^;]*", "", regex=True)
     return left_out.str.removeprefix("; ")

@@ -35,7 +35,7 @@ def part_rows(whose: Mapping[str, Any], cells: Mapping[str, Estimate]) -> list[d
     ]
 
 
-def number(value: float, error: float = math.nan) -> Estimate:
+def to_estimate(value: float, error: float = math.nan) -> Estimate:
     """Return a number of which no samples are known."""
     return Estimate(value, error, 0, 0)
 

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.results.choose import KEY
@@ -18,8 +18,8 @@ from lm_eval_epidemia.score.outcomes import (
     SMALLEST,
     Clustered,
     Layout,
-    Prior,
-    moderated,
+    VariancePrior,
+    moderate_variance,
     priors_from,
 )
 
@@ -40,7 +40,7 @@ def noise_of(truth: GroundTruth) -> float:
     return PRINTED * len(truth.levels)
 
 
-class _Pairs:
+class _ModelPairs:
     """All pairs of models asked the same tasks, and how much each two differ.
 
     Parameters
@@ -121,25 +121,25 @@ class Pool:
         here = scores.assign(log=np.log(np.maximum(l1, floors)))[l1.notna() & floors.notna()]
         self._models = here.groupby("run")["model"].last()
         self._logs = here.set_index(["run", *KEY])["log"].unstack(KEY)
-        self._known: dict[tuple[tuple[str, ...], ...], _Pairs] = {}
+        self._known: dict[tuple[tuple[str, ...], ...], _ModelPairs] = {}
 
-    def pairs(self, asked: pd.DataFrame) -> _Pairs:
+    def pairs(self, asked: pd.DataFrame) -> _ModelPairs:
         """Return all pairs of the runs with known log `l1` in these tasks."""
         keys = tuple(asked[KEY].itertuples(index=False, name=None))
         if keys not in self._known:
             logs = self._logs.reindex(columns=pd.MultiIndex.from_tuples(keys)).dropna()
-            clusters = [leaves()[in_way(task, way)].entry.outcome for task, way, _ in keys]
+            clusters = [list_leaves()[in_way(task, way)].entry.outcome for task, way, _ in keys]
             models = self._models[logs.index]
-            self._known[keys] = _Pairs(Layout(clusters), models, logs.to_numpy())
+            self._known[keys] = _ModelPairs(Layout(clusters), models, logs.to_numpy())
         return self._known[keys]
 
     def difference(self, both: pd.DataFrame) -> Clustered | None:
         """Mean difference of log `l1` with its moderated error over outcomes.
 
         The variance is shrunk towards that of the pool's pairs of models that contain neither of
-        the two (`outcomes.moderated`); runs of one model are not pairs. M models make M (M - 1) / 2
-        pairs, worth only M - 1 independent ones: degrees of freedom are at most M times those of a
-        pair.
+        the two (`outcomes.moderate_variance`); runs of one model are not pairs. M models make
+        M (M - 1) / 2 pairs, worth only M - 1 independent ones: degrees of freedom are at
+        most M times those of a pair.
 
         Parameters
         ----------
@@ -159,13 +159,13 @@ class Pool:
             return None
         one, other = (pairs.rows[run] for run in runs)
         two = pairs.model[[one, other]]
-        prior = Prior(*map(float, pairs.priors(*two)))
+        prior = VariancePrior(*map(float, pairs.priors(*two)))
         if math.isnan(prior.variance):
             return None
         freedom, d = pairs.layout.freedom, pairs.logs[one] - pairs.logs[other]
         error = math.sqrt(float((pairs.layout.residuals(d) ** 2).sum()))
         own = Clustered(float(d.mean()), error, freedom)
-        return moderated(own, prior, (pairs.models - len({*two})) * freedom)
+        return moderate_variance(own, prior, (pairs.models - len({*two})) * freedom)
 
     def bounds(
         self, runs: Sequence[int], asked: pd.DataFrame, confidence: float

@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
-from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of
-from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, everything, knower
+from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, Judged, mean_of
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, knower, select_all
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
-from lm_eval_epidemia.findings.parts import in_parts, number, part_rows
+from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
-from lm_eval_epidemia.results.published import COMPARED, SETS, claims, stating
+from lm_eval_epidemia.results.published import COMPARED, SETS, claims, load_stating
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.estimates import Estimate, average
 
@@ -36,7 +36,7 @@ Part = Sequence[tuple[JudgedTask, NDArray[np.bool_]]]
 Measure = Callable[[JudgedTask, NDArray[np.bool_]], Estimate]
 
 
-def stated(results: Results) -> pd.DataFrame:
+def select_stated(results: Results) -> pd.DataFrame:
     """Return the scores of known priors, in the order of runs, groups and tasks."""
     listed = [in_way(group, way) for way in PRIOR.ways for group in PRIOR.groups]
     scores = results.scores
@@ -48,53 +48,55 @@ def stated(results: Results) -> pd.DataFrame:
 
 @lru_cache(maxsize=16)
 def _knower(task: str, _fingerprint: str) -> JudgedTask:
-    return knower(store.load(task))
+    return knower(store.load_quantities(task))
 
 
-def knowers(results: Results) -> pd.DataFrame:
+def list_knowers(results: Results) -> pd.DataFrame:
     """Return who knows the population, in the plain way, for every set that was asked."""
-    scores = stated(results).drop_duplicates("task").sort_values(["place", "task"])
+    scores = select_stated(results).drop_duplicates("task").sort_values(["place", "task"])
     return pd.DataFrame(
         {
             "task": scores["task"],
-            "said": [_knower(task, store.load(task).fingerprint) for task in scores["task"]],
-            "group": [leaves()[task].group for task in scores["task"]],
+            "said": [
+                _knower(task, store.load_quantities(task).fingerprint) for task in scores["task"]
+            ],
+            "group": [list_leaves()[task].group for task in scores["task"]],
         }
     )
 
 
-def _asked(results: Results) -> Iterator[tuple[dict[str, Any], str, list[JudgedTask]]]:
+def _collect_priors(results: Results) -> Iterator[tuple[dict[str, Any], str, list[JudgedTask]]]:
     """Yield whose a row is, the way, and the priors: of runs, then of who knows the population."""
     keys: Any = ["run", "group", "way"]
-    for (run, group, way), of in stated(results).groupby(keys, sort=False):
+    for (run, group, way), of in select_stated(results).groupby(keys, sort=False):
         yield {"run": run, "group": group}, way, [*of["said"]]
     whose = {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent"}
-    for group, of in knowers(results).groupby("group", sort=False):
+    for group, of in list_knowers(results).groupby("group", sort=False):
         yield {**whose, "group": group}, PRIOR.plain.name, [*of["said"]]
 
 
-def over(part: Part, measure: Measure) -> Estimate:
+def average_tasks(part: Part, measure: Measure) -> Estimate:
     """Average a number over tasks with equal weight; its error is over quantities."""
     return average([measure(known, chosen) for known, chosen in part if chosen.any()])
 
 
 def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "judged") -> Estimate:
     """Average a number over quantities; if `of` is ``dropped``, without unreadable replies."""
-    return metrics.mean(known, chosen, getattr(getattr(known, of), field))
+    return metrics.average_quantities(known, chosen, getattr(getattr(known, of), field))
 
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
     can = chosen & beatable(known)[:, size]
-    return metrics.mean(known, can, getattr(known.judged, field)[:, size])
+    return metrics.average_quantities(known, can, getattr(known.judged, field)[:, size])
 
 
 def _in_quarter(quarter: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    return metrics.quartiles(known, chosen)[quarter]
+    return metrics.share_by_quarter(known, chosen)[quarter]
 
 
 def _chose(family: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    assert isinstance(known.stated, Stated)
+    assert isinstance(known.stated, FamilyPriors)
     chose = known.stated.family[chosen[:, None] & ~np.isnan(known.stated.a)] == family
     return Estimate(float(chose.mean()) if len(chose) else math.nan, math.nan, len(chose), 0)
 
@@ -117,8 +119,8 @@ MEASURES: dict[str, dict[str, Measure]] = {
     "quartiles": {
         **{f"quarter {quarter + 1}": partial(_in_quarter, quarter) for quarter in range(4)},
         "ECE (points)": metrics.ece,
-        "below median": metrics.below,
-        "in 5-95 %": metrics.inside,
+        "below median": metrics.share_below,
+        "in 5-95 %": metrics.share_inside,
     },
     "uncertainty": {
         "Spearman": metrics.rank,
@@ -131,15 +133,15 @@ MEASURES: dict[str, dict[str, Measure]] = {
 CHOSEN = {f"chose {name}": partial(_chose, place) for place, name in enumerate(FAMILIES)}
 
 
-def _parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
+def _find_parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
     """Yield all quantities, then their slices by difficulty, topic and survey: facet and label."""
-    yield "", "", [(known, everything(known)) for known in tasks]
+    yield "", "", [(known, select_all(known)) for known in tasks]
     for facet, order in {
         "difficulty": DIFFICULTIES,
         "family": KINDS.values(),
         "survey": (),
     }.items():
-        named = [(known, _labels(known, facet)) for known in tasks]
+        named = [(known, _label_quantities(known, facet)) for known in tasks]
         here = dict.fromkeys(label for _, labels in named for label in labels.tolist())
         if facet == "survey" and len(here) < 2:
             continue
@@ -147,53 +149,53 @@ def _parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
             yield facet, label, [(known, labels == label) for known, labels in named]
 
 
-def _labels(known: JudgedTask, facet: str) -> NDArray[Any]:
+def _label_quantities(known: JudgedTask, facet: str) -> NDArray[Any]:
     if facet == "survey":
         return np.full(len(known.truth.quantities), known.truth.survey)
     column = known.truth.column(facet)
     return np.array([KINDS[of] for of in column]) if facet == "family" else column
 
 
-def _rows(
+def _make_rows(
     whose: Mapping[str, Any], tasks: Sequence[JudgedTask], measures: Mapping[str, Measure]
 ) -> Iterator[dict[str, Any]]:
     """Yield numbers over all quantities, then over every part of them."""
     # Who knows the population is an average over many draws, and so are the ranks of its errors.
     names = [name for name in measures if name != "Spearman" or whose["run"] >= 0]
-    for facet, label, part in _parts(tasks):
+    for facet, label, part in _find_parts(tasks):
         about = f"{facet}: {label} ({sum(int(of.sum()) for _, of in part)})" if facet else ""
-        cells = {name: over(part, measures[name]) for name in names}
+        cells = {name: average_tasks(part, measures[name]) for name in names}
         yield from part_rows({**whose, "asked": about, "facet": facet}, cells)
 
 
 def _finding(results: Results, name: str) -> Finding:
     """Return a finding of what `MEASURES` has under its name."""
     rows: list[dict[str, Any]] = []
-    for whose, way, tasks in _asked(results):
+    for whose, way, tasks in _collect_priors(results):
         is_open = name == "priors" and way == "direct_choice"
-        rows += _rows(whose, tasks, MEASURES[name] | (CHOSEN if is_open else {}))
+        rows += _make_rows(whose, tasks, MEASURES[name] | (CHOSEN if is_open else {}))
     return in_parts(name, rows, results.runs)
 
 
 def wins(results: Results) -> Finding:
     """How often stated priors are closer to the truth than N real answers, and their worth."""
     rows: list[dict[str, Any]] = []
-    for whose, _, tasks in _asked(results):
-        rows += _rows(whose, tasks, MEASURES["wins"])
-        part = [(known, everything(known)) for known in tasks]
-        rates = [over(part, measure) for measure in MEASURES["wins"].values()]
+    for whose, _, tasks in _collect_priors(results):
+        rows += _make_rows(whose, tasks, MEASURES["wins"])
+        part = [(known, select_all(known)) for known in tasks]
+        rates = [average_tasks(part, measure) for measure in MEASURES["wins"].values()]
         ends = {
             name: metrics.worth(
                 np.array([rate.value + side * REACH * rate.error for rate in rates])
             )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
         }
-        rows += part_rows(whose, {name: number(end) for name, end in ends.items()})
-        after = {size: over(part, of) for size, of in MEASURES["posterior"].items()}
+        rows += part_rows(whose, {name: to_estimate(end) for name, end in ends.items()})
+        after = {size: average_tasks(part, of) for size, of in MEASURES["posterior"].items()}
         rows += part_rows({**whose, "asked": "posterior"}, after)
     unbeaten = [
         f"{quantity.name} of {task} (N = {', '.join(map(str, np.array(SIZES)[~can]))})"
-        for task, known in knowers(results)[["task", "said"]].itertuples(index=False)
+        for task, known in list_knowers(results)[["task", "said"]].itertuples(index=False)
         for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
         if not can.all()
     ]
@@ -221,19 +223,19 @@ def _first_quarter(judged: Judged) -> float:
     return float(mean_of(mean_of(metrics.in_quarters(judged.position), axis=1)[:, 0]))
 
 
-def _mean(field: str, place: Any, known: JudgedTask) -> float:
+def _average_place(field: str, place: Any, known: JudgedTask) -> float:
     return float(mean_of(getattr(known.dropped, field)[place]))
 
 
 #: What a published measure comes to; replies that could not be read are dropped, as there.
 _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
-    "CRPS ratio": partial(_mean, "crps_ratio", ...),
+    "CRPS ratio": partial(_average_place, "crps_ratio", ...),
     **{
-        f"{name} beats {size}": partial(_mean, field, (..., n))
+        f"{name} beats {size}": partial(_average_place, field, (..., n))
         for name, field in (("prior", "wins"), ("posterior", "posterior_wins"))
         for n, size in enumerate(SIZES)
     },
-    "error ratio": partial(_mean, "ratio", ...),
+    "error ratio": partial(_average_place, "ratio", ...),
     "in the first quarter": lambda known: _first_quarter(known.dropped),
     "the same with failures counted": lambda known: _first_quarter(known.judged),
     "worth answers": lambda known: metrics.worth(mean_of(known.dropped.wins, axis=0)),
@@ -247,14 +249,14 @@ def published_priors(results: Results) -> Finding:
     is_shown = (scores["run"].map(kinds) == "published").any()
     table = claims().assign(run=-1, kind="published", asked="", here=math.nan)
     table = table if is_shown else table[:0]
-    answers = {of.model: of.known for of in stating() if of.experiment == COMPARED}
+    answers = {of.model: of.known for of in load_stating() if of.experiment == COMPARED}
     table["released"] = [
         _PUBLISHED[row.measure](answers[row.model])
         if row.set == "nhanes" and row.measure in _PUBLISHED
         else float(row.released or math.nan)
         for row in table.itertuples()
     ]
-    own = stated(results)
+    own = select_stated(results)
     own = own[own["way"].isin(("direct", "direct_choice")) & (own["run"].map(kinds) != "published")]
     own = own.assign(set=own["task"].map(tasks), asked=own["way"], printed="")
     rows = (

@@ -13,13 +13,13 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.prior import PRIOR, ways
-from lm_eval_epidemia.benchmarks.prior.judged import Stated, of_baseline, proportions
+from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, of_baseline, proportions
 from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities, Quantity
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.priors import stated
+from lm_eval_epidemia.findings.priors import select_stated
 from lm_eval_epidemia.results.read import Results
 
 #: How many models the page's table of all quantities has; that of a quantity has all.
@@ -49,17 +49,17 @@ def quantities(results: Results) -> Finding:
     rows = [
         [
             *(said.run, said.group, said.task, of.name, title(of), of.difficulty, of.mean, of.se),
-            *(_mean(said.said.judged.centre[place]), _mean(said.said.judged.spread[place])),
+            *(_average(said.said.judged.centre[place]), _average(said.said.judged.spread[place])),
             *(said.said.judged.uncertainty[place], said.said.judged.ratio[place]),
         ]
-        for said in stated(results).itertuples()
+        for said in select_stated(results).itertuples()
         for place, of in enumerate(said.said.truth.quantities)
     ]
     table = pd.DataFrame(rows, columns=[*texts, *numbers])
     return make_finding("quantities", table, results.runs)
 
 
-def _mean(of: Array) -> float:
+def _average(of: Array) -> float:
     """Average what was read; NaN if nothing was."""
     of = of[np.isfinite(of)]
     return float(of.mean()) if len(of) else math.nan
@@ -87,12 +87,13 @@ def page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, 
     rows, files, models = [], {}, dict[str, None]()
     for task in PRIOR.available():
         truth: Quantities = PRIOR.plain.load(task)
-        said = _said(results, task)
+        said = _list_statements(results, task)
         files[task] = f"quantities-{task}"
         write(files[task], task, _set(truth, said))
         for quantity in truth.quantities:
             ratios = {
-                of.name: _written(of.known.judged.ratio[of.place], 2) for of in said[quantity.name]
+                of.name: _format_value(of.known.judged.ratio[of.place], 2)
+                for of in said[quantity.name]
             }
             models |= dict.fromkeys(ratios)
             row = {"task": task, "survey": truth.survey, "about": title(quantity), "ratios": ratios}
@@ -102,9 +103,9 @@ def page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, 
     return {"rows": rows, "models": shown, "left": len(models) - len(shown), "files": files}
 
 
-def _said(results: Results, task: str) -> dict[str, list[_Statement]]:
+def _list_statements(results: Results, task: str) -> dict[str, list[_Statement]]:
     """Return what was said in a task, by the names of quantities."""
-    scores, made, runs = stated(results), defaultdict(list), results.runs
+    scores, made, runs = select_stated(results), defaultdict(list), results.runs
     for row in scores[scores["task"] == task].itertuples():
         suffix = WAYS[row.way].suffix.strip("_").replace("_", " ")
         name = runs["name"][row.run] + (f", {suffix}" if suffix else "")
@@ -117,7 +118,7 @@ def _said(results: Results, task: str) -> dict[str, list[_Statement]]:
 
 def _ranges(known: JudgedTask) -> Array:
     """Return `SHOWN` of every prior, shape (Q, R, 3); NaN for unreadable replies."""
-    if isinstance(known.stated, Stated):
+    if isinstance(known.stated, FamilyPriors):
         family, a, b = (each[..., None] for each in known.stated)
         return families.ppf(family, a, b, np.array(SHOWN))
     ranges = np.full((len(known.truth.quantities), 1, len(SHOWN)), math.nan)
@@ -129,7 +130,7 @@ def _ranges(known: JudgedTask) -> Array:
     return ranges
 
 
-def _written(value: float, digits: int) -> str:
+def _format_value(value: float, digits: int) -> str:
     return "" if math.isnan(value) else f"{value:.{digits}f}"
 
 
@@ -139,7 +140,7 @@ def _digits(quantity: Quantity) -> int:
 
 
 def _with_error(quantity: Quantity) -> str:
-    return " ± ".join(_written(x, _digits(quantity)) for x in (quantity.mean, quantity.se))
+    return " ± ".join(_format_value(x, _digits(quantity)) for x in (quantity.mean, quantity.se))
 
 
 def _set(truth: Quantities, said: Mapping[str, list[_Statement]]) -> dict[str, Any]:
@@ -171,9 +172,9 @@ def _one(quantity: Quantity, said: list[_Statement], drawn: Array, errors: Array
         "Everybody's mean": f"{quantity.marginal_mean:.{digits}f}",
     }
     for of in said:
-        rows += _rows(of.name, of.kind, of.ranges)
+        rows += _make_rows(of.name, of.kind, of.ranges)
     for size, draws, error in zip(SIZES, drawn, errors, strict=True):
-        rows += _rows(f"{size} real answers", "real answers", draws)
+        rows += _make_rows(f"{size} real answers", "real answers", draws)
         facts[f"Error of {size} real answers"] = f"{error:.{digits}f}"
     names = ("name", "wording", "family", "unit", "difficulty")
     return {
@@ -185,7 +186,7 @@ def _one(quantity: Quantity, said: list[_Statement], drawn: Array, errors: Array
     }
 
 
-def _rows(name: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
+def _make_rows(name: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
     rows = []
     for repeat, of in enumerate(ranges.tolist()):
         if all(map(math.isfinite, of)):
@@ -199,7 +200,7 @@ def _rows(name: str, kind: str, ranges: Array) -> list[dict[str, Any]]:
 def _cells(of: _Statement, digits: int) -> list[str]:
     """Return the statements about a quantity, with their worth."""
     judged, said, at = of.known.judged, of.known.stated, of.place
-    if isinstance(said, Stated):
+    if isinstance(said, FamilyPriors):
         priors = [
             f"{families.FAMILIES[int(family)]} {a:.4g}, {b:.4g}" if math.isfinite(a) else "not read"
             for family, a, b in zip(said.family[at], said.a[at], said.b[at], strict=True)
@@ -210,7 +211,7 @@ def _cells(of: _Statement, digits: int) -> list[str]:
     return [
         of.name,
         "; ".join(priors),
-        *(_written(_mean(each[at]), digits) for each in (judged.centre, judged.spread)),
-        _written(float(judged.ratio[at]), 2),
+        *(_format_value(_average(each[at]), digits) for each in (judged.centre, judged.spread)),
+        _format_value(float(judged.ratio[at]), 2),
         ", ".join(beaten) or "none",
     ]

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import list_groups
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.compare import (
@@ -21,7 +21,7 @@ from lm_eval_epidemia.findings.compare import (
     FEWEST_ON_LOG,
     HERE,
     POPULATION,
-    compare,
+    compare_scores,
     outcomes,
     population_uncut,
 )
@@ -57,7 +57,7 @@ class Standing(NamedTuple):
     complete: bool = False
 
 
-def alike(scores: pd.DataFrame) -> pd.Series:
+def label_asking(scores: pd.DataFrame) -> pd.Series:
     """Return by run how it was asked the tasks of a group: runs that agree are ranked together."""
     return scores.groupby("run", sort=False)["asked_as"].agg(lambda of: "|".join(sorted({*of})))
 
@@ -103,13 +103,13 @@ def standings(
         run: frozenset(of[KEY].itertuples(index=False, name=None))
         for run, of in scores.groupby("run", sort=False)
     }
-    how = alike(scores)
+    how = label_asking(scores)
     for _, runs in how.groupby(how, sort=False):
         asked = [run for run in runs.index if can_rank[run]]
         shared = ranked_tasks([keys[run] for run in asked]) if asked else frozenset()
         complete = {run for run in runs.index if shared <= keys[run]}
-        ranked = [run for run in asked if run in complete and not groups()[group].predicts]
-        of = verdicts(scores, group, ranked, sorted(shared), pool)
+        ranked = [run for run in asked if run in complete and not list_groups()[group].predicts]
+        of = compare_runs(scores, group, ranked, sorted(shared), pool)
         for run in runs.index:
             standing = Standing(None, None, len(shared), len(ranked), run in complete)
             if run in ranked and len(ranked) > 1:
@@ -120,10 +120,10 @@ def standings(
     return placed
 
 
-def verdicts(
+def compare_runs(
     scores: pd.DataFrame, group: str, runs: Sequence[int], tasks: Sequence[Any], pool: Pool
 ) -> NDArray[np.int8]:
-    """Compare all pairs of runs as `compare` does.
+    """Compare all pairs of runs as `compare_scores` does.
 
     Parameters
     ----------
@@ -147,14 +147,14 @@ def verdicts(
     of_run = asked.merge(scores, on=KEY).groupby("run")
     mine = {run: of_run.get_group(run).reset_index(drop=True) for run in runs}
     number = len(set(outcomes(asked)))
-    if groups()[group] is PRIOR and len(asked) == 1:  # quantities are what is sampled
+    if list_groups()[group] is PRIOR and len(asked) == 1:  # quantities are what is sampled
         undecided = list(combinations(range(len(runs)), 2))
     elif number < FEWEST_ON_LOG:
         return of
     else:
         of, undecided = _decided(mine, group, asked, pool if number < FEWEST else None)
     for i, j in undecided:
-        made = compare(mine[runs[i]], mine[runs[j]], pool)
+        made = compare_scores(mine[runs[i]], mine[runs[j]], pool)
         of[i, j] = {"better": 1, "worse": -1}.get(made.verdict if made else "", 0)
         of[j, i] = -of[i, j]
     return of
@@ -163,11 +163,11 @@ def verdicts(
 def _decided(
     mine: Mapping[int, pd.DataFrame], group: str, asked: pd.DataFrame, pool: Pool | None
 ) -> tuple[NDArray[np.int8], list[tuple[int, int]]]:
-    """Return `verdicts` for pairs without a close bound, and the pairs with one.
+    """Return `compare_runs` for pairs without a close bound, and the pairs with one.
 
     With a pool, log `l1` decides about other outcomes, else the metric itself.
     """
-    benchmark = groups()[group]
+    benchmark = list_groups()[group]
     values = np.array([of["value"] for of in mine.values()])
     means = values.mean(axis=1)
     draws = [[*of["draws"]] for of in mine.values()]

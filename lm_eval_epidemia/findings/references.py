@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, par
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.mean import with_columns
+from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.score import monte_carlo
@@ -46,7 +46,7 @@ SHARES, FEWEST, MOST = 200_000, 50, 1_000
 SEED = 79
 
 
-class Known(NamedTuple):
+class KnownScore(NamedTuple):
     """What a respondent comes to in a task: its score and its distance; NaN if unknown."""
 
     score: float = math.nan
@@ -55,12 +55,14 @@ class Known(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _part(task: str, fingerprint: str, cells: int) -> Part:
-    truth = store.load(task)
+    truth = store.load_truth(task)
     return part_of(truth, np.arange(len(truth.weights)) < cells)
 
 
 @lru_cache(maxsize=8192)
-def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) -> Known:
+def _score_respondent(
+    asked: Asked, fingerprint: str, cells: int, answers: int, kind: str
+) -> KnownScore:
     part = _part(asked.task, fingerprint, cells)
     # Told how common answers are in the whole task, whatever part of it is asked.
     knows = scoring.mean(part.truth.weights, part.truth.p)
@@ -74,10 +76,10 @@ def _known(asked: Asked, fingerprint: str, cells: int, answers: int, kind: str) 
         drawn = rng.multinomial(answers, q, size=(times, len(q)))
         unread = np.zeros((*drawn.shape[:-1], 1), dtype=drawn.dtype)
         l1 = monte_carlo.distances(part.p, np.concatenate([drawn, unread], axis=-1)) @ part.weights
-    return Known(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
+    return KnownScore(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
 
 
-def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
+def find_part(asked: Asked, seen: float, truth: str = "") -> Part | None:
     """Return the part of a task that was asked.
 
     Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
@@ -88,7 +90,7 @@ def part_asked(asked: Asked, seen: float, truth: str = "") -> Part | None:
     """
     if truth or leaf(asked).benchmark is not OBSERVATION or not store.is_available(asked.task):
         return None
-    whole = store.load(asked.task)
+    whole = store.load_truth(asked.task)
     cells = len(whole.weights)
     if seen < 1:
         misses = np.abs(np.cumsum(whole.weights) - seen)
@@ -106,10 +108,10 @@ def _parts(scores: pd.DataFrame, *by: pd.Series) -> Iterator[tuple[Part | None, 
     """Yield each part that was asked, its task, the values of `by`, and the rows' places."""
     places = scores.groupby([*PART, *by], sort=False).indices
     for (task, way, seen, version, truth, *more), rows in places.items():
-        yield part_asked(Asked(task, way), seen, version or truth), Asked(task, way), more, rows
+        yield find_part(Asked(task, way), seen, version or truth), Asked(task, way), more, rows
 
 
-def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
+def score_known(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:
     """Return what a respondent comes to, asked as each score was.
 
     If a task was asked in another version or of another truth, the respondent's own run counts, if
@@ -129,14 +131,14 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
         Columns ``score`` and ``l1``, NaN if unknown; the index of `scores`.
     """
     drawn = runs.get("n_samples", pd.Series("", runs.index)).replace("", str(Variant().n_samples))
-    known = np.full((len(scores), len(Known._fields)), math.nan)
+    known = np.full((len(scores), len(KnownScore._fields)), math.nan)
     for part, asked, (is_drawn,), rows in _parts(scores, scores["run"].map(drawn)):
         answers = NUMBERS.get(is_drawn) if "n_samples" in WAYS[asked.way].columns else 0
         if part is not None and answers is not None:
             cells = int(part.complete.sum())
-            known[rows] = _known(asked, part.truth.fingerprint, cells, answers, kind)
+            known[rows] = _score_respondent(asked, part.truth.fingerprint, cells, answers, kind)
     known[scores["value"].isna()] = math.nan
-    made = pd.DataFrame(known, scores.index, [*Known._fields])
+    made = pd.DataFrame(known, scores.index, [*KnownScore._fields])
     name = f"epidemia-baseline kind={kind}"
     its = [run for run, weights in runs["weights"].items() if weights.model == name]
     ran = scores[scores["run"].isin(its)].drop_duplicates(KEY)
@@ -149,12 +151,12 @@ def known_scores(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES)
 TOLERANCE = 1e-6
 
 
-def changed(scores: pd.DataFrame) -> pd.Series:
+def find_changed(scores: pd.DataFrame) -> pd.Series:
     """Tell of each score whether it is not that of its distance.
 
     Tasks of another version or truth, or with unknown cells (``--samples``), cannot be checked.
     """
-    told, distances = np.zeros(len(scores), bool), with_columns(scores, ("l1",))["l1"].to_numpy()
+    told, distances = np.zeros(len(scores), bool), add_metrics(scores, ("l1",))["l1"].to_numpy()
     values = scores["value"].to_numpy()
     for part, _, _, rows in _parts(scores):
         if part is not None:
@@ -163,18 +165,18 @@ def changed(scores: pd.DataFrame) -> pd.Series:
 
 
 @lru_cache(maxsize=4096)
-def _population_known(task: str, fingerprint: str) -> Array | None:
+def _score_population_in(task: str, fingerprint: str) -> Array | None:
     """Score knowing the population in other surveys of it; (B,), uncut, or None.
 
     The difference between population and survey is that of the survey's replicates.
     """
-    part = part_of(store.load(task))
+    part = part_of(store.load_truth(task))
     if (draws := Measured(part, Elicited(part.p)).score_population_draws) is None:
         return None
     return np.clip(draws.at, 0, 200) if len(draws.at) else np.array([100.0])
 
 
-def population_known_over(tasks: Iterable[str]) -> dict[str, float]:
+def score_population(tasks: Iterable[str]) -> dict[str, float]:
     """Score knowing the population, over whole tasks; NaN if one has no replicates.
 
     Returns
@@ -183,7 +185,9 @@ def population_known_over(tasks: Iterable[str]) -> dict[str, float]:
         ``value`` and ``error`` (mean and spread over replicate surveys), ``low`` and ``high`` (the
         ends of their 95 % range), ``tasks``.
     """
-    known = [_population_known(task, store.load(task).fingerprint) for task in sorted(tasks)]
+    known = [
+        _score_population_in(task, store.load_truth(task).fingerprint) for task in sorted(tasks)
+    ]
     scores = [at for at in known if at is not None]
     if not scores or len(scores) < len(known):
         return {"value": math.nan}

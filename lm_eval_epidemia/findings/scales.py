@@ -12,17 +12,17 @@ from collections.abc import Sequence
 from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation.apart import (
-    Known,
+    ScaleValue,
     Tilt,
     best_log_score,
-    line_of,
-    on_scales,
+    compare_on_scales,
+    fit_tilt,
 )
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, answers
-from lm_eval_epidemia.findings.cells import Answered, cells, with_known
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, simulate_answers
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.mean import REACH, averaged
+from lm_eval_epidemia.findings.mean import REACH, average_columns
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.scales import agreement_by_chance
@@ -33,52 +33,52 @@ CHANCE, FEWEST_CELLS = 0.05, 4
 
 #: Respondents that are known, asked what the runs were asked.
 KNOWN = {
-    RESPONDENTS[UNIFORM]: lambda part: answers(part.truth, UNIFORM)[part.complete],
-    KNOWS_MARGINAL: lambda part: answers(part.truth, AVERAGES)[part.complete],
+    RESPONDENTS[UNIFORM]: lambda part: simulate_answers(part.truth, UNIFORM)[part.complete],
+    KNOWS_MARGINAL: lambda part: simulate_answers(part.truth, AVERAGES)[part.complete],
     KNOWS_POPULATION: lambda part: part.p,
 }
 
 
 def distances(results: Results) -> Finding:
     """Other distances: total variation, Jensen-Shannon, log score, the order of cells."""
-    groups, left_out = cells(results)
+    groups, left_out = group_answers(results)
     rows: list[dict[str, object]] = []
     for group in groups:
         known, details, chances = [], [], []
         for asked, (part, elicited) in group.tasks.items():
             numbers = {
                 name.lower().replace(" ", "_").replace("-", "_"): number
-                for name, number in on_scales(part, elicited).items()
+                for name, number in compare_on_scales(part, elicited).items()
             }
-            known.append(numbers | {"best_log_score": Known(best_log_score(part), None)})
+            known.append(numbers | {"best_log_score": ScaleValue(best_log_score(part), None)})
             p = agreement_by_chance(part.p, elicited.q)
             if len(part.p) >= FEWEST_CELLS:
                 chances.append(p)
             of_task = {"task": in_way(*asked), "tasks": 1, "p_by_chance": p}
-            details.append(group.row | averaged(known[-1:]) | of_task)
+            details.append(group.row | average_columns(known[-1:]) | of_task)
         sure = 100 * sum(p <= CHANCE for p in chances) / len(chances) if chances else math.nan
         in_order = {"in_order": sure, "in_order_tasks": len(chances)}
-        rows += [group.row | averaged(known) | in_order, *details]
+        rows += [group.row | average_columns(known) | in_order, *details]
     return make_finding("distances", rows, results.runs, left_out)
 
 
 def tilt(results: Results) -> Finding:
     """Calibration lines: whether answers lean to one side, and differences are too small."""
-    groups, left_out = cells(results)
+    groups, left_out = group_answers(results)
     rows: list[dict[str, object]] = []
-    for group in with_known(groups, KNOWN):
-        rows.append(group.row | _line(group, [*group.tasks.values()]))
+    for group in add_known(groups, KNOWN):
+        rows.append(group.row | _fit_line(group, [*group.tasks.values()]))
         rows += [
-            group.row | {"task": in_way(*asked), "tasks": 1} | _line(group, [task])
+            group.row | {"task": in_way(*asked), "tasks": 1} | _fit_line(group, [task])
             for asked, task in group.tasks.items()
         ]
     return make_finding("tilt", rows, results.runs, left_out)
 
 
-def _line(of: Answered, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, float]:
+def _fit_line(of: AnsweredGroup, tasks: Sequence[tuple[Part, Elicited]]) -> dict[str, float]:
     """Return the columns of a line; none if the truth varies no more than its noise."""
     # Who knows the population has this line, but for the survey's error.
-    line = Tilt(0.0, 1.0, 0.0, 0.0) if of.who == KNOWS_POPULATION else line_of(tasks)
+    line = Tilt(0.0, 1.0, 0.0, 0.0) if of.who == KNOWS_POPULATION else fit_tilt(tasks)
     if math.isnan(line.slope):
         return {}
     row = line._asdict()

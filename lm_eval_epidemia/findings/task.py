@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.prompts import Wording, ways_of
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.results.decode import Asked
@@ -26,7 +26,7 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 LISTED = 12
 
 
-def asked_as(task: str) -> Asked:
+def find_asked(task: str) -> Asked:
     """Return a task about a distribution, by its lm-eval name.
 
     Raises
@@ -34,9 +34,9 @@ def asked_as(task: str) -> Asked:
     EpidemiaError
         If there is no such task, or its answers are not a distribution.
     """
-    if task not in leaves():
-        raise EpidemiaError(f"no task {task!r} ({nearest(task, leaves())})")
-    asked = Asked(leaves()[task].entry.name, leaves()[task].way)
+    if task not in list_leaves():
+        raise EpidemiaError(f"no task {task!r} ({suggest(task, list_leaves())})")
+    asked = Asked(list_leaves()[task].entry.name, list_leaves()[task].way)
     if asked.way not in OBSERVATION.ways:
         raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
     return asked
@@ -58,9 +58,9 @@ def cells_of(results: Results, task: str) -> Finding:
         the cell's ``weight``. The survey's own rows (``kind`` is ``survey``) have the ends of an
         interval (``low``, ``high``).
     """
-    asked = asked_as(task)
-    made, left_out = answers(results, lambda other: other == asked)
-    truth = store.load(asked.task)
+    asked = find_asked(task)
+    made, left_out = collect_answers(results, lambda other: other == asked)
+    truth = store.load_truth(asked.task)
     wording = Wording(truth)
     of_cells = pd.DataFrame(
         {
@@ -111,7 +111,7 @@ def curve(results: Results, task: str) -> Finding:
         If the task has several conditions.
     """
     every = cells_of(results, task)
-    truth = store.load(asked_as(task).task)
+    truth = store.load_truth(find_asked(task).task)
     given = all_tasks()[truth.task].given
     if len(given) != 1:
         raise EpidemiaError(f"{task} has several conditions, so it has no curve")
@@ -123,9 +123,9 @@ def curve(results: Results, task: str) -> Finding:
     return replace(every, name="curve", table=table)
 
 
-def over_levels(every: Finding, condition: str) -> pd.DataFrame:
+def average_levels(every: Finding, condition: str) -> pd.DataFrame:
     """Average what survey and runs say in `cells_of` over people with one level of a condition."""
-    table, truth = every.table, store.load(asked_as(every.title).task)
+    table, truth = every.table, store.load_truth(find_asked(every.title).task)
     at = all_tasks()[truth.task].given.index(condition)
     known = {f"{name} (baseline)" for name in RESPONDENTS.values()}
     table = table[~table["model"].isin(known)]
@@ -144,7 +144,7 @@ def bootstrap(task: str) -> Finding:
     EpidemiaError
         If the task comes from a published table.
     """
-    truth = store.load(task)
+    truth = store.load_truth(task)
     anchors = scoring.Anchors.of(truth)
     if not truth.distances:
         raise EpidemiaError(

@@ -23,20 +23,20 @@ import numpy as np
 import pandas as pd
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import WAYS, groups, in_way
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers, beside_truth
-from lm_eval_epidemia.findings.compare import CONFIDENCE, compare
+from lm_eval_epidemia.findings.cells import collect_answers, join_truth
+from lm_eval_epidemia.findings.compare import CONFIDENCE, compare_scores
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import ordered_groups
-from lm_eval_epidemia.findings.mean import grouped, is_silent, mean, with_columns
-from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, known_scores
+from lm_eval_epidemia.findings.mean import add_metrics, average, group_scores, is_silent
+from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, score_known
 from lm_eval_epidemia.results.card import LOSSES, Tuned, read_card
-from lm_eval_epidemia.results.choose import KEY, of_runs, settings_of_runs
-from lm_eval_epidemia.results.decode import Asked, printable
+from lm_eval_epidemia.results.choose import KEY, keep_runs, settings_of_runs
+from lm_eval_epidemia.results.decode import Asked, to_printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN
@@ -76,7 +76,7 @@ def tuning(results: Results) -> Finding:
         left_out.append(f"no mean over seeds of {few(again)}: {text}")
     order = ordered_groups([row["group"] for row in single])
     table = pd.DataFrame(sorted([*means, *single], key=lambda row: order.index(row["group"])))
-    averages = mean(grouped(results.scores), ["run", "group"])
+    averages = average(group_scores(results.scores), ["run", "group"])
     mute = averages[is_silent(averages)]
     table = table.assign(
         difference=table["after"] - table["before"],
@@ -103,11 +103,11 @@ def tuning(results: Results) -> Finding:
     return made
 
 
-def _shared(results: Results) -> pd.DataFrame:
+def _join_bases(results: Results) -> pd.DataFrame:
     """Return the scores of tuned runs beside those of their bases, ``_other``."""
     bases = results.runs.get("base", pd.Series(dtype=float)).dropna().astype(int)
-    known = with_columns(results.scores[results.scores["value"].notna()], ("l1",))
-    averages = known_scores(known, results.runs).set_axis(["averages", "averages_l1"], axis=1)
+    known = add_metrics(results.scores[results.scores["value"].notna()], ("l1",))
+    averages = score_known(known, results.runs).set_axis(["averages", "averages_l1"], axis=1)
     known = known.join(averages).assign(places=[[place] for place in known.index])
     tuned = known[known["run"].isin(bases.index)]
     both = tuned.assign(base=tuned["run"].map(bases).astype(int)).merge(
@@ -120,9 +120,11 @@ def _shared(results: Results) -> pd.DataFrame:
 
 def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
     """Return the change in every task, by tuned run and group, and in cells; what is left out."""
-    both = _shared(results)
+    both = _join_bases(results)
     asked = {*map(Asked, both["task"], both["way"])}
-    made, left_out = answers(of_runs(results, [*both["run"], *both["base"]]), asked.__contains__)
+    made, left_out = collect_answers(
+        keep_runs(results, [*both["run"], *both["base"]]), asked.__contains__
+    )
     lacking: dict[str, list[str]] = {}
     rows, of_cells = [], []
     for row in both.to_dict("records"):
@@ -131,7 +133,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
         row["draws"] = [difference(row["draws"], row["draws_other"])]
         own = [made[run, task] for run in (row["base"], row["run"]) if (run, task) in made]
         if len(own) == 2 and own[0].cells == own[1].cells:
-            old, new = (Measured(*beside_truth(task, of)).l1_draws for of in own)
+            old, new = (Measured(*join_truth(task, of)).l1_draws for of in own)
             row["l1_draws"] = [difference(new, old)]
         rows.append(row)
         if row["part"] != SEEN or task.task not in card.dataset.held_out:
@@ -145,10 +147,10 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
             of_cells += [row | of for of in _of_cells(task, own, card.dataset.held_out[task.task])]
         elif task.way in OBSERVATION.ways:
             name = results.runs["name"][row["run"]]
-            text = printable(f"{name}: held-out cells are not told apart, as {why}")
+            text = to_printable(f"{name}: held-out cells are not told apart, as {why}")
             lacking.setdefault(text, []).append(in_way(*task))
     left_out += [f"{why}: {few(tasks)}" for why, tasks in lacking.items()]
-    tasks = grouped(pd.DataFrame(rows, columns=None if rows else [*both]))
+    tasks = group_scores(pd.DataFrame(rows, columns=None if rows else [*both]))
     cells = pd.DataFrame(of_cells, columns=[*tasks]).drop(columns="group")
     groups_of = tasks[["run", "task", "way", "group"]]
     cells = groups_of.merge(cells, on=["run", "task", "way"])
@@ -170,7 +172,7 @@ def _of_cells(
     parts = {SEEN_CELLS: both - {*left_out}, HELD_OUT_CELLS: both & {*left_out}}
     for part, of_part in parts.items() if all(parts.values()) else ():
         cells = sorted(of_part)
-        old, new = (Measured(*beside_truth(asked, of, cells)) for of in own)
+        old, new = (Measured(*join_truth(asked, of, cells)) for of in own)
         truth = new.part.truth
         marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
         averages_l1 = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
@@ -183,7 +185,7 @@ def _of_cells(
         }
 
 
-def _mean(several: pd.DataFrame) -> dict[str, Any]:
+def _average_changes(several: pd.DataFrame) -> dict[str, Any]:
     """Average over tasks, or over seeds."""
     means = {name: math.fsum(several[name]) / len(several) for name in MEANS}
     lists = {name: [x for of in several[name] for x in of] for name in LISTS}
@@ -200,10 +202,12 @@ def _single(results: Results, changes: pd.DataFrame) -> list[dict[str, Any]]:
     every = [tasks.assign(part=ALL), tasks[has_parts], of_part[~is_task]]
     listed = pd.concat([*every, changes.assign(task=changes["asked"])])
     for _, of in listed.groupby([*by, "task", "part"], sort=False):
-        row = {**_mean(of), "asked": " ".join(of["asked"]), "tasks": len(of)}
+        row = {**_average_changes(of), "asked": " ".join(of["asked"]), "tasks": len(of)}
         compared = None
-        if row["places"] and not groups()[row["group"]].predicts:
-            compared = compare(scores.loc[row["places"]], scores[scores["run"] == row["base"]])
+        if row["places"] and not list_groups()[row["group"]].predicts:
+            compared = compare_scores(
+                scores.loc[row["places"]], scores[scores["run"] == row["base"]]
+            )
         counts = {name: getattr(compared, name, math.nan) for name in COUNTS}
         rows.append({**row, **counts, "compared": compared, "trainings": [row["run"]]})
     # Means first, part by part.
@@ -238,7 +242,7 @@ def _over_seeds(
             root = math.sqrt(len(several))
             runs = {"trainings": [*several["run"]], **dict.fromkeys(COUNTS, math.nan)}
             over = {f"{of}over_seeds": stdev(several[f"{of}after"]) / root for of in ("", "l1_")}
-            means.append({**_mean(several), **runs, **over})
+            means.append({**_average_changes(several), **runs, **over})
         elif len(several) > 1:
             again |= {*results.runs["name"][several["run"]]}
     return means, sorted(again)
@@ -262,7 +266,7 @@ def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
         return ""
     if any((run, row.group) in silent for run in row.trainings):
         return SILENT
-    is_better = (row.difference > 0) == groups()[row.group].lead.higher_is_better
+    is_better = (row.difference > 0) == list_groups()[row.group].lead.higher_is_better
     if is_better != (row.l1_after < row.l1_before) and not math.isnan(row.l1_after):
         return "not shown"
     if row.seeds == 1:
@@ -279,7 +283,7 @@ def _verdict(row: Any, silent: set[tuple[int, str]]) -> str:
 def _trained_on(card: Tuned) -> str:
     """Describe a training: "answers, lora"; less informed runs are another line of a figure."""
     left_out = ", part held out" if card.dataset.held_out else ""
-    return printable(f"{card.dataset.kind}, {card.how}{left_out}")
+    return to_printable(f"{card.dataset.kind}, {card.how}{left_out}")
 
 
 def trained(results: Results) -> Finding:
@@ -293,16 +297,16 @@ def trained(results: Results) -> Finding:
         cells = [cell for task in of.tasks for cell in {*apart.get(task, ())}]
         rows.append(
             {
-                **{"model": model, "tuned from": printable(card.base), "data": of.kind},
-                "survey": printable(f"{of.survey} {of.vintage}"),
-                "written by": printable(of.writer) if of.facts else "",
+                **{"model": model, "tuned from": to_printable(card.base), "data": of.kind},
+                "survey": to_printable(f"{of.survey} {of.vintage}"),
+                "written by": to_printable(of.writer) if of.facts else "",
                 "rows": of.rows.get("train", math.nan),
                 "of validation": of.rows.get("validation", math.nan),
                 **{name: of.counts.get(name, math.nan) for name in ("people", "sentence forms")},
                 "tasks": len(of.tasks),
                 "tasks held out": len(apart.keys() - {*of.tasks}),
                 **{"cells held out": len(cells), "seed of data": of.seed},
-                **{"how": printable(card.how), "settings of training": printable(settings)},
+                **{"how": to_printable(card.how), "settings of training": to_printable(settings)},
                 **{"steps": card.steps, "kept step": card.best_step},
                 **{"its loss": card.best_loss, "the last loss": card.last_loss},
             }
@@ -312,14 +316,14 @@ def trained(results: Results) -> Finding:
 
 def learning(results: Results) -> Finding:
     """Score against the number of answers trained on, over the tasks that all of a curve share."""
-    runs, scores = results.runs, grouped(results.scores)
+    runs, scores = results.runs, group_scores(results.scores)
     scores = scores[scores["value"].notna()]
     cards = runs["card"].dropna()
     kinds = cards.map(lambda card: card.dataset.kind)
     said = {**cards.map(_trained_on), -1: KNOWS_MARGINAL}
     number = cards.map(lambda card: card.dataset.rows.get("train", 0)).where(kinds == "answers")
     tables = []
-    for base, of in _shared(results).groupby("base", sort=False):
+    for base, of in _join_bases(results).groupby("base", sort=False):
         tuned = [run for run in of["run"].unique() if run in cards]
         curve = [run for run in tuned if number[run] > 0]
         if number[curve].nunique() < 2:
@@ -331,8 +335,8 @@ def learning(results: Results) -> Finding:
         asked = here.groupby(["group", *KEY])["run"].transform("size")
         here = here[asked == len(ordered) - 1]
         known = here[here["run"] == base]
-        known = known.assign(run=-1, value=known_scores(known, runs)["score"], draws=None)
-        means = mean(pd.concat([here, known], ignore_index=True), ["run", "group"])
+        known = known.assign(run=-1, value=score_known(known, runs)["score"], draws=None)
+        means = average(pd.concat([here, known], ignore_index=True), ["run", "group"])
         # One who is not known in every task has no mean.
         means = means[means["tasks"] == means.groupby("group")["tasks"].transform("max")]
         means = means.assign(

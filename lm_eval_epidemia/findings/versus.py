@@ -10,17 +10,22 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import groups, in_way
-from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, nearest, plural
+from lm_eval_epidemia.benchmarks import in_way, list_groups
+from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural, suggest
 from lm_eval_epidemia.findings import FINDINGS, documents
-from lm_eval_epidemia.findings.compare import compare
-from lm_eval_epidemia.findings.finding import WHO, Finding, columns_of, who
+from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.findings.finding import WHO, Finding, add_run_columns, columns_of
 from lm_eval_epidemia.findings.leaderboard import pool_of
-from lm_eval_epidemia.findings.notes import lines
-from lm_eval_epidemia.findings.pairs import asked_but, comparable_scores, ordered, unfit
-from lm_eval_epidemia.results.choose import paired, settings_of_runs, where
-from lm_eval_epidemia.results.documents import Answered, answered_in
-from lm_eval_epidemia.results.naming import HASHES, with_settings, without_kind
+from lm_eval_epidemia.findings.notes import list_notes
+from lm_eval_epidemia.findings.pairs import (
+    comparable_scores,
+    drop_setting,
+    find_unfit,
+    sort_compared,
+)
+from lm_eval_epidemia.results.choose import join_scores, keep_where, settings_of_runs
+from lm_eval_epidemia.results.documents import AnsweredTask, answered_in
+from lm_eval_epidemia.results.naming import HASHES, add_settings, without_kind
 from lm_eval_epidemia.results.read import Results
 
 #: Settings of a run that are no difference in how two models were run. Tasks that differ in
@@ -45,7 +50,7 @@ class Side(NamedTuple):
 
     name: str
     runs: list[int]
-    answered: dict[str, Answered]
+    answered: dict[str, AnsweredTask]
     note: str = ""
 
 
@@ -82,8 +87,8 @@ class Versus(NamedTuple):
             return one, other
         a, b = (re.split("[,;] ", settings.removesuffix(")")) for settings in (mine, theirs))
         return (
-            with_settings(one, [setting for setting in a if setting not in b]),
-            with_settings(one, [setting for setting in b if setting not in a]),
+            add_settings(one, [setting for setting in a if setting not in b]),
+            add_settings(one, [setting for setting in b if setting not in a]),
         )
 
 
@@ -102,7 +107,7 @@ def compare_models(
     one, other : str
         Names of models or their runs, as in a report of these results or as given to lm-eval.
     conditions : mapping of str to str, optional
-        Settings of runs, as for `choose.where`.
+        Settings of runs, as for `choose.keep_where`.
     cluster : str, optional
         As for `documents.compare_documents`.
 
@@ -112,7 +117,7 @@ def compare_models(
         If a name matches no model, or a model with several runs; if nothing can be compared.
     """
     if conditions:
-        before, results = results.runs, where(results, conditions)
+        before, results = results.runs, keep_where(results, conditions)
         for name in (one, other):
             if (had := runs_named(name, before)) and not runs_named(name, results.runs):
                 settings = settings_of_runs(before.loc[had])[[*conditions]]
@@ -122,7 +127,7 @@ def compare_models(
                     f" leaves no run of {name!r}; its runs have: {has}",
                 )
     answered = answered_in(results)
-    sides = _find(one, results, answered, other), _find(other, results, answered, one)
+    sides = _find_side(one, results, answered, other), _find_side(other, results, answered, one)
     first, second = sides
     if first.name == second.name:
         raise EpidemiaError(
@@ -134,12 +139,12 @@ def compare_models(
         answers = first.answered.items()
         for task in [task for task, of in answers if second.answered.get(task) is of]:
             del first.answered[task], second.answered[task]
-    silent = _unfit_of(results, sides)
+    silent = _find_unfit(results, sides)
     names = [first.name, second.name]
-    ours, notes = _over_ours(results, sides, silent)
+    ours, notes = _compare_groups(results, sides, silent)
     others, of_others = documents.compare_documents(first.answered, second.answered, names, cluster)
     why, of_both = _not_compared(results, sides, bool(silent))
-    notes = [*lines(results), *notes, *of_others, *of_both]
+    notes = [*list_notes(results), *notes, *of_others, *of_both]
     if not is_one_model:
         notes += [side.note for side in sides if side.note]
     if ours.table.empty and others.table.empty:
@@ -163,12 +168,12 @@ def runs_named(name: str, runs: pd.DataFrame) -> list[int]:
     return exact or [run for run, names in called.items() if wanted in map(str.casefold, names)]
 
 
-def _find(name: str, results: Results, answered: Sequence[Answered], rest: str) -> Side:
+def _find_side(name: str, results: Results, answered: Sequence[AnsweredTask], rest: str) -> Side:
     """Find a model, or one of its runs; only settings that keep the `rest` are offered."""
     runs, scores = results.runs, results.scores
     if not (named := runs_named(name, runs)):
         unread = results.notes[results.notes["kind"] == "unread"]["text"]
-        why = f"no model {name!r} in these results; {nearest(name, runs['model'])}"
+        why = f"no model {name!r} in these results; {suggest(name, runs['model'])}"
         raise OptionError("\n".join([why, *unread]))
     models = sorted({*runs["model"][named]})
     if len({*runs["weights"][named]}) > 1:
@@ -190,8 +195,8 @@ def _find(name: str, results: Results, answered: Sequence[Answered], rest: str) 
 
 
 def _by_task(
-    results: Results, runs: list[int], answered: Sequence[Answered], beside: list[int]
-) -> dict[str, Answered]:
+    results: Results, runs: list[int], answered: Sequence[AnsweredTask], beside: list[int]
+) -> dict[str, AnsweredTask]:
     """Return the file of each of other people's tasks: the newest with samples.
 
     Tasks that were run by themselves belong to a run that was run alike.
@@ -228,17 +233,17 @@ def _several(task: str, results: Results, runs: list[int], beside: list[int]) ->
     return OptionError(*parts)
 
 
-def _over_ours(
+def _compare_groups(
     results: Results, sides: tuple[Side, Side], silent: Mapping[str, list[str]]
 ) -> tuple[Finding, list[str]]:
     """Compare two selections of runs in every group, over what both were asked in the same way."""
     scores, pool = comparable_scores(results, also_unfit=True), pool_of(results)
     rows, notes = [], []
-    for group in ordered([*scores["group"]]):
+    for group in sort_compared([*scores["group"]]):
         of = scores[scores["group"] == group]
         mine, theirs = (of[of["run"].isin(side.runs)] for side in sides)
         mute = [text for part in group.split(" + ") for text in silent.get(part, ())]
-        both, shared = paired(mine, theirs), len(paired(mine, theirs, ["task", "way"]))
+        both, shared = join_scores(mine, theirs), len(join_scores(mine, theirs, ["task", "way"]))
         if shared and " + " not in group:
             notes += mute
             if not mute and len(both) < shared:
@@ -250,22 +255,22 @@ def _over_ours(
                     f"{group}: left out {shared - len(both)} of {shared} common tasks, which the "
                     f"two were asked differently ({' and '.join(how)})"
                 )
-        if not mute and (made := compare(mine, theirs, pool)):
+        if not mute and (made := compare_scores(mine, theirs, pool)):
             # Versions and truths are the same of both, and say nothing to most.
-            told = asked_but(both["asked_as"], "(?:task_version|truth)").str.replace("; ", ", ")
+            told = drop_setting(both["asked_as"], "(?:task_version|truth)").str.replace("; ", ", ")
             row = {"run": sides[0].runs[0], "other": sides[1].name, "group": group}
             row["asked_as"] = "; ".join(sorted({*told} - {""}))
             rows.append(row | made._asdict())
-    table = who(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
+    table = add_run_columns(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
     columns = {name: how for name, how in columns_of("pairs").items() if name not in WHO}
     title, note = f"{sides[0].name} less {sides[1].name}", FINDINGS["pairs"]["note"]
     return Finding("pairs", title, table, columns, note), notes
 
 
-def _unfit_of(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
+def _find_unfit(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
     """Say by group which of the two is not compared, and why."""
     says: dict[str, list[str]] = defaultdict(list)
-    for (run, group), why in unfit(results).items():
+    for (run, group), why in find_unfit(results).items():
         if run in (*sides[0].runs, *sides[1].runs):
             says[group].append(f"{group}: not compared, as {results.runs['name'][run]} {why}")
     return says
@@ -301,7 +306,7 @@ def _not_compared(
         )
     why += "--log_samples"
     shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
-    if predicted := [group for group in shared if groups()[group].predicts]:
+    if predicted := [group for group in shared if list_groups()[group].predicts]:
         why = (
             f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
             "epidemia_high with both"

@@ -13,10 +13,10 @@ from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.compare import outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.mean import mean
-from lm_eval_epidemia.findings.pairs import asked_but, comparable_scores, ordered
-from lm_eval_epidemia.findings.references import known_scores
-from lm_eval_epidemia.results.choose import KEY, alike_but
+from lm_eval_epidemia.findings.mean import average
+from lm_eval_epidemia.findings.pairs import comparable_scores, drop_setting, sort_compared
+from lm_eval_epidemia.findings.references import score_known
+from lm_eval_epidemia.results.choose import KEY, group_alike
 from lm_eval_epidemia.results.read import Results
 
 #: What the usual wording is called, and all in order.
@@ -36,31 +36,31 @@ LEAST_P = 0.05
 def wordings(results: Results) -> Finding:
     """One model in several wordings: its scores, and whether they differ more than by chance."""
     runs = results.runs
-    known = known_scores(results.scores, runs)["score"]
+    known = score_known(results.scores, runs)["score"]
     scores = comparable_scores(results._replace(scores=results.scores.assign(known=known)))
     worded = runs.get("wording", pd.Series("", runs.index)).replace("", USUAL)
     scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
-        wording=scores["run"].map(worded), asked_as=asked_but(scores["asked_as"], "wording")
+        wording=scores["run"].map(worded), asked_as=drop_setting(scores["asked_as"], "wording")
     )
     rows: list[dict[Any, Any]] = []
-    for alike in alike_but(runs, APART):
+    for alike in group_alike(runs, APART):
         of_model = scores[scores["run"].isin(alike)]
         # Of several runs in one wording, the one asked most.
         most = of_model.groupby(["wording", "run"])["task"].size().groupby("wording").idxmax()
         kept = of_model[of_model["run"].isin({run for _, run in most})]
-        for group in ordered([*kept["group"]]):
-            rows += _rows(kept[kept["group"] == group])
+        for group in sort_compared([*kept["group"]]):
+            rows += _compare_wordings(kept[kept["group"] == group])
     return make_finding("wordings", rows, runs)
 
 
-def _rows(of: pd.DataFrame) -> list[dict[Any, Any]]:
+def _compare_wordings(of: pd.DataFrame) -> list[dict[Any, Any]]:
     """Return the rows of a model and group: every wording over the common tasks, and all."""
     wide = of.pivot(index=KEY, columns="wording", values="value").dropna()
     wide = wide[[wording for wording in ORDER if wording in wide]]
     if wide.shape[1] < 2 or wide.empty:
         return []
     common = of.set_index(KEY).loc[wide.index].reset_index()
-    means = mean(common, ["run", "group", "wording"]).set_index("wording").loc[wide.columns]
+    means = average(common, ["run", "group", "wording"]).set_index("wording").loc[wide.columns]
     rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
     # What is known of the first run's tasks, as they were asked there.
     known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]

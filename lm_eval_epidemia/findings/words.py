@@ -6,7 +6,7 @@ from typing import Any
 
 from lm_eval_epidemia.benchmarks import Benchmark
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.surveys.catalogue import own_surveys, record
+from lm_eval_epidemia.surveys.catalogue import find_record, own_surveys
 
 #: See there.
 WORDS: dict[str, Any] = read_yaml(__package__, "words.yaml")
@@ -14,7 +14,7 @@ WORDS: dict[str, Any] = read_yaml(__package__, "words.yaml")
 
 def plain_name(group: str) -> str:
     """Describe a group: "single condition", "single condition, likelihood"."""
-    own = {f"epidemia_{survey}": record(survey).title for survey in own_surveys()}
+    own = {f"epidemia_{survey}": find_record(survey).title for survey in own_surveys()}
     for name, says in (own | WORDS["groups"]).items():
         if f"{group}_".startswith(f"{name}_"):
             way = group.removeprefix(name).strip("_").replace("_", " ")
@@ -22,12 +22,12 @@ def plain_name(group: str) -> str:
     return group.removeprefix("epidemia_").replace("_", " ")
 
 
-def with_example(group: str) -> str:
+def describe_group(group: str) -> str:
     """Describe a group, with an example of its conditions if one is listed."""
     return plain_name(group) + str(WORDS["examples"].get(group, ""))
 
 
-def scale(benchmark: Benchmark) -> str:
+def describe_scale(benchmark: Benchmark) -> str:
     """Describe a benchmark's numbers, and the source of their errors."""
     errors = WORDS["errors"]
     source = f"of {errors[benchmark.name]}" if benchmark.name in errors else "over tasks"

@@ -13,11 +13,16 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation import years as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part
-from lm_eval_epidemia.benchmarks.observation.undated import UNDATED, course_of, lived, log_ratios
+from lm_eval_epidemia.benchmarks.observation.undated import (
+    UNDATED,
+    course_of,
+    find_years_lived,
+    log_ratios,
+)
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import answers, cells, with_known
+from lm_eval_epidemia.findings.cells import add_known, collect_answers, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.task import asked_as, cells_of, over_levels
+from lm_eval_epidemia.findings.task import average_levels, cells_of, find_asked
 from lm_eval_epidemia.results.decode import Asked, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.scales import rank_agreement
@@ -25,11 +30,11 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
-    "knows the average over the years": measures.averages,
-    "knows today's": measures.todays,
+    "knows the average over the years": measures.average_years,
+    "knows today's": measures.answer_latest,
 }
 
-#: Respondents that are known, asked without a year: kinds of `respondents.answers`.
+#: Respondents that are known, asked without a year: kinds of `respondents.simulate_answers`.
 KNOWN_UNDATED = {"truth": "knows the latest year", "mean": "knows the average over the years"}
 
 
@@ -45,11 +50,11 @@ def _years(part: Part) -> measures.Years:
 
 def years(results: Results) -> Finding:
     """Whether answers follow the years: scores, slopes, and the error of every year."""
-    groups, left_out = cells(
+    groups, left_out = group_answers(
         results, lambda asked: measures.YEAR in _given(asked), measures.years_of
     )
     rows: list[dict[str, object]] = []
-    for group in with_known(groups, KNOWN):
+    for group in add_known(groups, KNOWN):
         tasks = [(part, _years(part), told.q) for part, told in group.tasks.values()]
         value, error = measures.slope([measures.change(*task) for task in tasks])
         of_all = {"slope": value, "slope_error": error, "agreement": _agreement(tasks)}
@@ -93,9 +98,9 @@ def course(results: Results, task: str = "") -> Finding:
         A row per answer, respondent and year: ``value``. The truth's own rows (``kind`` is
         ``survey``) have the ends of an interval where the year is the only condition.
     """
-    only = asked_as(task) if task else None
+    only = find_asked(task) if task else None
     year = measures.YEAR
-    groups, left_out = cells(
+    groups, left_out = group_answers(
         results, lambda asked: year in _given(asked) and only in (None, asked), measures.years_of
     )
     asked_of = dict.fromkeys(asked for group in groups for asked in group.tasks)
@@ -104,7 +109,7 @@ def course(results: Results, task: str = "") -> Finding:
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
     parts: list[pd.DataFrame] = []
     for asked in fewest.values():
-        of = over_levels(cells_of(results, in_way(*asked)), year).sort_values(
+        of = average_levels(cells_of(results, in_way(*asked)), year).sort_values(
             "place", kind="stable"
         )
         moved = of[of["kind"] == "survey"].groupby("place")["value"].agg(np.ptp).round(9).idxmax()
@@ -120,18 +125,20 @@ def course(results: Results, task: str = "") -> Finding:
 
 def year_lived(results: Results) -> Finding:
     """The year a model lives in: the years that its answers fit, asked without a year."""
-    made, left_out = answers(results, benchmark=UNDATED)
+    made, left_out = collect_answers(results, benchmark=UNDATED)
     everybody: dict[tuple[int, str], dict[str, Array]] = {}
     for (run, asked), own in sorted(made.items()):
         everybody.setdefault((run, ""), {})[asked.task] = own.q
     tasks = sorted({asked.task for _, asked in made})
     for kind, name in KNOWN_UNDATED.items() if tasks else ():
-        believed = {task: undated.answers(undated.load(task), kind) for task in tasks}
+        believed = {
+            task: undated.simulate_undated(undated.load_undated(task), kind) for task in tasks
+        }
         everybody[-1, name] = believed
     rows: list[dict[str, object]] = []
     for (run, name), told in everybody.items():
-        of = lived(
-            course_of([undated.load(task).series for task in told]),
+        of = find_years_lived(
+            course_of([undated.load_undated(task).series for task in told]),
             np.concatenate([log_ratios(q) for q in told.values()]),
         )
         who: dict[str, object] = {"run": run, "group": undated.GROUP, "told": not of.untold}

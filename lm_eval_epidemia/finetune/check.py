@@ -47,12 +47,12 @@ class Fault(NamedTuple):
     advice: str
 
 
-def tagged(number: int, text: str) -> str:
+def tag_fact(number: int, text: str) -> str:
     """Put the words that state a fact into its tag."""
     return f"[{number}: {text}]"
 
 
-def bare(text: str) -> str:
+def strip_tags(text: str) -> str:
     """Return a note without its tags."""
     return _TAG.sub(r"\2", text)
 
@@ -80,7 +80,7 @@ def story(reply: str) -> tuple[str, list[Fault]]:
     faults = []
     if _STORY.sub("", reply).strip():
         faults.append(Fault("text outside the story", "write nothing outside the tags"))
-    if _has_parts(bare(stories[0].strip())):
+    if _has_parts(strip_tags(stories[0].strip())):
         faults.append(Fault("heading or list", "write plain sentences without heading or list"))
     return " ".join(stories[0].split()), faults
 
@@ -121,7 +121,7 @@ class Checker:
         stated : mapping of str to int
             Level numbers of the facts, by variable; the first one has tag number 1.
         """
-        plain, names = bare(text), list(stated)
+        plain, names = strip_tags(text), list(stated)
         faults = []
         if (length := len(plain.split())) >= MOST_WORDS:
             advice = f"it has {length} words, write fewer than {MOST_WORDS}"
@@ -132,13 +132,13 @@ class Checker:
             for place in places:
                 if place in range(len(names)):
                     reader = self._readers[names[place]]
-                    level = reader.level(words.normal(content), alone=len(places) == 1)
+                    level = reader.level(words.normalise(content), alone=len(places) == 1)
                     told[names[place]].append(level)
                 else:
                     faults.append(Fault("bad tag", f"there is no fact with the number {place + 1}"))
         if "[" in plain or "]" in plain:
             faults.append(Fault("bad tag", "write a tag as [1: words]"))
-        outside = words.normal(without_facts(text, " ~ "))
+        outside = words.normalise(without_facts(text, " ~ "))
         if words.NUMBER.search(outside):
             faults.append(Fault("bad tag", "write no number outside of the tags"))
         if words.doubts(outside):
@@ -150,10 +150,10 @@ class Checker:
     def _of_facts(
         self, text: str, stated: Mapping[str, int], told: Mapping[str, list[int | None]]
     ) -> Iterator[Fault]:
-        plain, names = words.normal(bare(text)), list(stated)
+        plain, names = words.normalise(strip_tags(text)), list(stated)
         for name, reader in self._readers.items():
             number = names.index(name) + 1 if name in stated else 0
-            again = reader.mentioned(words.normal(self._without(text, number)))
+            again = reader.mentioned(words.normalise(self._without(text, number)))
             if not number:
                 if again or not reader.agrees(plain, -1):
                     advice = f"say nothing about {name.replace('_', ' ')}"
@@ -176,6 +176,6 @@ class Checker:
 
         def kept(tag: re.Match[str]) -> str:
             own = str(number) in re.findall(r"\d+", tag[1])
-            return "~" if own or words.normal(tag[2]) in self._phrases else tag[2]
+            return "~" if own or words.normalise(tag[2]) in self._phrases else tag[2]
 
         return _TAG.sub(kept, text)

@@ -129,7 +129,7 @@ def facts_of(data: Microdata, tasks: Iterable[Task]) -> Facts:
     return Facts(tuple(n for n in conditions if n not in implied), tuple(outcomes), implied)
 
 
-def sample(
+def draw_people(
     data: Microdata,
     facts: Facts,
     tasks: Iterable[Task],
@@ -207,7 +207,7 @@ def _weight(data: Microdata, tasks: list[Task]) -> Array:
     return first
 
 
-def shuffled(people: People, facts: Facts, rng: np.random.Generator) -> People:
+def shuffle_people(people: People, facts: Facts, rng: np.random.Generator) -> People:
     """Give each person all outcomes of another person.
 
     Relations between outcomes stay, relations with conditions are lost: P(Y | X) of the notes is

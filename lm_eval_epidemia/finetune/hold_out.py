@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.console import split_names
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 #: Among the seeds of a dataset, so that the cells do not depend on what else is drawn.
 _STREAM = 3
@@ -52,7 +52,7 @@ class HoldOut(NamedTuple):
             if not value or key not in ("cells", *names):
                 raise EpidemiaError(f"--hold-out {text!r}: {_EXPECTED}")
             if key != "cells":
-                names[key] += separated([value])
+                names[key] += split_names([value])
             elif cells:
                 raise EpidemiaError(
                     f"--hold-out cells= is given twice, {cells:g} and {value}: give one share"
@@ -108,14 +108,14 @@ def hold_out_of(
     for name in (name for name in asked.conditions if name not in conditions):
         raise EpidemiaError(
             f"--hold-out conditions={name}: no task in the dataset has this condition "
-            f"({nearest(name, conditions)})"
+            f"({suggest(name, conditions)})"
         )
     for name in (name for name in asked.tasks if name not in truths):
         raise EpidemiaError(
             f"--hold-out tasks={name}: the dataset has no such task "
-            f"({nearest(name, truths)}); --tasks chooses its tasks"
+            f"({suggest(name, truths)}); --tasks chooses its tasks"
         )
-    drawn = _drawn(asked.cells, truths, given, seed) if asked.cells else {}
+    drawn = _draw_cells(asked.cells, truths, given, seed) if asked.cells else {}
     held_out: dict[str, list[int]] = {}
     for name, truth in truths.items():
         if name in asked.tasks or set(given[name]) & set(asked.conditions):
@@ -129,7 +129,7 @@ def hold_out_of(
                 )
             if out:
                 held_out[name] = out
-    if not in_training(truths, held_out):
+    if not list_trained(truths, held_out):
         raise EpidemiaError(
             f"--hold-out leaves nothing to train on: all of {few(list(truths))} are held out"
         )
@@ -183,7 +183,7 @@ def hold_out_of_people(
     return in_order, {name: sorted(labels) for name, labels in unsaid.items()}
 
 
-def _drawn(
+def _draw_cells(
     share: float, truths: Mapping[str, GroundTruth], given: Mapping[str, tuple[str, ...]], seed: int
 ) -> dict[tuple[str, ...], set[tuple[str, ...]]]:
     """Draw cells for each set of conditions, at least one."""
@@ -200,6 +200,6 @@ def _drawn(
     return drawn
 
 
-def in_training(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
+def list_trained(truths: Mapping[str, GroundTruth], held_out: Mapping[str, list[int]]) -> list[str]:
     """Return the tasks with a cell to train on."""
     return [name for name, of in truths.items() if len(held_out.get(name, ())) < len(of.given)]

@@ -11,23 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
-from lm_eval_epidemia.core.paths import writing
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural, suggest
+from lm_eval_epidemia.core.paths import guard_write
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.finetune.check import Checker
-from lm_eval_epidemia.finetune.facts import Facts, facts_of, sample, shuffled, tasks_of
+from lm_eval_epidemia.finetune.facts import Facts, draw_people, facts_of, shuffle_people, tasks_of
 from lm_eval_epidemia.finetune.hold_out import (
     NOTHING,
     HoldOut,
     hold_out_of,
     hold_out_of_people,
-    in_training,
+    list_trained,
 )
-from lm_eval_epidemia.finetune.notes import Writer, by_model, by_template, written
-from lm_eval_epidemia.finetune.rows import answers, distributions, prompts_of, statements
+from lm_eval_epidemia.finetune.notes import (
+    Writer,
+    collect_notes,
+    make_model_notes,
+    make_template_notes,
+)
+from lm_eval_epidemia.finetune.rows import distributions, draw_answers, make_prompts, statements
 from lm_eval_epidemia.results.card import KINDS, DatasetCard, write_card
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 
 if TYPE_CHECKING:
@@ -44,7 +49,7 @@ OF_PEOPLE = ("notes", "shuffled")
 TEMPLATE = "template"
 
 
-def make(
+def make_data(
     survey: str,
     kind: str,
     out: Path,
@@ -81,25 +86,25 @@ def make(
     EpidemiaError
         If something of this does not exist or does not fit; nothing is written then.
     """
-    _check(survey, kind, out, n, seed)
+    _check_request(survey, kind, out, n, seed)
     if kind in OF_PEOPLE:
         raise EpidemiaError(f"{kind} are made from people: use make_notes")
     truths = _of_one_build(survey, tasks or _low(survey))
     held_out = hold_out_of(hold_out, truths, seed)
-    trained = in_training(truths, held_out)
+    trained = list_trained(truths, held_out)
     drawing = np.random.default_rng([seed, 0])
     if kind == "statements":
         about = {name: truths[name] for name in trained}
         rows: dict[str, Any] = {"text": statements(about, held_out, n or ROWS, drawing)}
         counts = {"different": len(set(rows["text"]))}
     else:
-        by_task = {name: prompts_of(truths[name], held_out.get(name, [])) for name in trained}
+        by_task = {name: make_prompts(truths[name], held_out.get(name, [])) for name in trained}
         if kind == "answers":
-            rows = answers(by_task, n or ROWS, drawing)
+            rows = draw_answers(by_task, n or ROWS, drawing)
         else:
             rows = distributions(by_task, n, drawing)
         counts = {"prompts": len(set(rows["prompt"]))}
-    return _kept(out, rows, _card(kind, seed, truths, trained, held_out, counts=counts))
+    return _write_divided(out, rows, _card(kind, seed, truths, trained, held_out, counts=counts))
 
 
 def make_notes(
@@ -156,12 +161,12 @@ def make_notes(
         If something of this does not exist or does not fit, or no note is kept; nothing is written
         then.
     """
-    _check(survey, kind, out, n, seed)
+    _check_request(survey, kind, out, n, seed)
     if per_person < 1 or (n or ROWS) % per_person:
         raise EpidemiaError(
             f"--per-person {per_person}: expected a number that divides the {n or ROWS} notes"
         )
-    entry = record(survey)
+    entry = find_record(survey)
     if all(vintage.tables for vintage in entry.vintages.values()):
         raise EpidemiaError(
             f"{survey} is published as tables, but notes are about people: take a survey with "
@@ -170,33 +175,35 @@ def make_notes(
     if not raw:
         raise EpidemiaError(f"{kind} are about people in {survey}: give its file with --raw")
     data = load_microdata(entry, raw, vintage)
-    truths, facts = _stated(data, tasks)
+    truths, facts = _plan_facts(data, tasks)
     held_out, unsaid = hold_out_of_people(hold_out, truths, seed)
-    trained = in_training(truths, held_out)
+    trained = list_trained(truths, held_out)
     every = {name: data.variables[name] for name in facts.names}
     facts = _without(facts, hold_out, [declared_task(name) for name in trained])
     about = [declared_task(name) for name in truths]
     drawn = (n or ROWS) // per_person
-    people = sample(data, facts, about, drawn, np.random.default_rng([seed, 0]), unsaid)
+    people = draw_people(data, facts, about, drawn, np.random.default_rng([seed, 0]), unsaid)
     if kind == "shuffled":
-        people = shuffled(people, facts, np.random.default_rng([seed, 4]))
+        people = shuffle_people(people, facts, np.random.default_rng([seed, 4]))
     people = people.repeated(per_person)
     if writer is None:
-        attempt = by_template(people, entry, data.vintage, np.random.default_rng([seed, 2]))
+        attempt = make_template_notes(people, entry, data.vintage, np.random.default_rng([seed, 2]))
     else:
-        attempt = by_model(people, entry, data.vintage, writer)
-    notes = written(people, Checker(every, entry.vintages[data.vintage].said), attempt)
+        attempt = make_model_notes(people, entry, data.vintage, writer)
+    notes = collect_notes(people, Checker(every, entry.vintages[data.vintage].said), attempt)
     made_of = {"raw": data.files, "facts": list(facts.names), "writer": named}
     counts = {"people": drawn, **notes.counts}
     card = _card(kind, seed, truths, trained, held_out, counts=counts, **made_of)
-    return _kept(out, {"text": notes.text}, card, [note // per_person for note in notes.number])
+    return _write_divided(
+        out, {"text": notes.text}, card, [note // per_person for note in notes.number]
+    )
 
 
-def _check(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
+def _check_request(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
     """Refuse what cannot become a dataset before any work is done."""
-    record(survey)
+    find_record(survey)
     if kind not in KINDS:
-        raise EpidemiaError(f"--kind {kind!r} is not known ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"--kind {kind!r} is not known ({suggest(kind, KINDS)})")
     if seed < 0:
         raise EpidemiaError(f"--seed {seed}: expected 0 or more")
     if n is not None and n < FEWEST:
@@ -208,7 +215,7 @@ def _check(survey: str, kind: str, out: Path, n: int | None, seed: int) -> None:
 
 def _low(survey: str) -> list[str]:
     """Name the tasks of a survey with one condition whose truth is here."""
-    here = [name for name in store.available() if declared_task(name).survey == survey]
+    here = [name for name in store.list_available() if declared_task(name).survey == survey]
     low = [name for name in here if declared_task(name).kind == "low"]
     if not low:
         raise EpidemiaError(
@@ -223,7 +230,7 @@ def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTr
     tasks = list(dict.fromkeys(tasks))
     if others := [name for name in tasks if declared_task(name).survey != survey]:
         raise EpidemiaError(f"--tasks: {few(others)} do not belong to {survey}")
-    truths = {name: store.load(name) for name in tasks}
+    truths = {name: store.load_truth(name) for name in tasks}
     by_source = defaultdict(list)
     for name, truth in truths.items():
         by_source[truth.vintage, truth.fingerprint].append(name)
@@ -236,14 +243,14 @@ def _of_one_build(survey: str, tasks: Iterable[str]) -> dict[str, store.GroundTr
     return truths
 
 
-def _stated(
+def _plan_facts(
     data: Microdata, tasks: Sequence[str] | None
 ) -> tuple[dict[str, store.GroundTruth], Facts]:
     """Choose the tasks that notes are about, and the facts that state them."""
     survey = data.record.survey
     names = tasks
     if names is None:
-        here = store.available()
+        here = store.list_available()
         names = [task.name for task in tasks_of(data, data.record.declared) if task.name in here]
         if not names:
             # Says which facts the file lacks, if it does.
@@ -301,7 +308,7 @@ def _card(
     return DatasetCard(kind, truth.survey, truth.vintage, truth.fingerprint, seed, {}, **made_of)
 
 
-def _kept(
+def _write_divided(
     out: Path,
     rows: Mapping[str, Sequence[Any]],
     card: DatasetCard,
@@ -313,7 +320,7 @@ def _kept(
         # All prompts were taken; notes were dropped, as many as were wanted or more.
         how = "give a higher --n" if together else "hold out less, or give more --tasks"
         raise EpidemiaError(f"{plural(size, 'row')} left, but {FEWEST} are needed: {how}")
-    splits = divided(rows, np.random.default_rng([card.seed, 1]), together)
+    splits = divide_rows(rows, np.random.default_rng([card.seed, 1]), together)
     card = replace(card, rows={name: len(part) for name, part in splits.items()})
     _save(out, splits, card)
     return card
@@ -326,7 +333,7 @@ VALIDATION = 0.1
 FEWEST = 10
 
 
-def divided(
+def divide_rows(
     rows: Mapping[str, Sequence[Any]],
     rng: np.random.Generator,
     together: Sequence[Any] | None = None,
@@ -424,7 +431,7 @@ def _save(out: Path, splits: datasets.DatasetDict, card: DatasetCard) -> None:
     """
     out = out.resolve()
     check_out(out)
-    with writing(out):
+    with guard_write(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         how: Any = {"prefix": f".{out.name}.", "dir": out.parent, "ignore_cleanup_errors": True}
         with tempfile.TemporaryDirectory(**how) as staging:

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.benchmarks.prior.quantities.wording import named, subject_of
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import name_survey, subject_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.finetune import check
 from lm_eval_epidemia.finetune.check import Checker, Fault
 from lm_eval_epidemia.finetune.facts import People
-from lm_eval_epidemia.finetune.words import WORDS, dated
+from lm_eval_epidemia.finetune.words import WORDS, fill_year
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import Variable
 
@@ -52,7 +52,7 @@ class Notes(NamedTuple):
 Attempt = Callable[[Sequence[int], Mapping[int, list[Fault]], int], list[tuple[str, list[Fault]]]]
 
 
-def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
+def collect_notes(people: People, checker: Checker, attempt: Attempt) -> Notes:
     """Have a note written about each person, and keep those that state their facts.
 
     Parameters
@@ -91,21 +91,23 @@ def written(people: People, checker: Checker, attempt: Attempt) -> Notes:
             f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
     counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
-    return Notes([check.bare(kept[person]) for person in sorted(kept)], sorted(kept), counts)
+    return Notes([check.strip_tags(kept[person]) for person in sorted(kept)], sorted(kept), counts)
 
 
-def by_template(people: People, record: Record, vintage: str, rng: np.random.Generator) -> Attempt:
+def make_template_notes(
+    people: People, record: Record, vintage: str, rng: np.random.Generator
+) -> Attempt:
     """Write notes in sentences made from the record's phrases."""
     about = subjects(record, vintage, people.variables)
-    survey, year = named(record, vintage), record.vintages[vintage].said
+    survey, year = name_survey(record, vintage), record.vintages[vintage].said
 
     def about_one(person: int) -> str:
-        return note(people.stated(person), people.variables, about, survey, year, rng)
+        return format_note(people.stated(person), people.variables, about, survey, year, rng)
 
     return lambda waiting, _faults, _number: [(about_one(person), []) for person in waiting]
 
 
-def by_model(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
+def make_model_notes(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
     """Have notes written by a model; a second request names the faults of the first note."""
     about = subjects(record, vintage, people.variables)
     year = record.vintages[vintage].said
@@ -123,15 +125,16 @@ def request(
     people: People, person: int, about: Mapping[str, str], year: str, faults: Sequence[Fault] = ()
 ) -> str:
     """Ask for a note about a person."""
+    levels = {name: variable.levels for name, variable in people.variables.items()}
     told = [
-        f"{about[name] or 'the person'} {dated(people.variables[name].levels[level].phrase, year)}"
+        f"{about[name] or 'the person'} {fill_year(levels[name][level].phrase, year)}"
         for name, level in people.stated(person).items()
     ]
     asked = WORDS["request"].format(
         noun="household" if any(about.values()) else "person",
         facts="".join(f"{number}. {fact}\n" for number, fact in enumerate(told, 1)),
         most=check.MOST_WORDS,
-        example=check.tagged(1, told[0]),
+        example=check.tag_fact(1, told[0]),
     )
     if faults:
         advice = "; ".join(dict.fromkeys(fault.advice for fault in faults))
@@ -155,7 +158,7 @@ def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) ->
     return by_name
 
 
-def note(
+def format_note(
     facts: Mapping[str, int],
     variables: Mapping[str, Variable],
     about: Mapping[str, str],
@@ -165,7 +168,7 @@ def note(
 ) -> str:
     """Write a person's facts as a paragraph: each once, in random order, one to four per sentence.
 
-    Each is in a tag, see `check.tagged`.
+    Each is in a tag, see `check.tag_fact`.
 
     Parameters
     ----------
@@ -191,13 +194,13 @@ def note(
         same = [name for name in names if about[name] == about[names[0]]]
         taken = same[: int(rng.integers(1, 1 + len(_TEXTS["clauses"])))]
         names = [name for name in names if name not in taken]
-        phrases = [dated(variables[name].levels[facts[name]].phrase, year) for name in taken]
+        phrases = [fill_year(variables[name].levels[facts[name]].phrase, year) for name in taken]
         clauses = _TEXTS["clauses"][len(taken) - 1]
         if len(taken) == 2 and _contrast(phrases):
             clauses = [*clauses, *_TEXTS["contrast"]]
         who = about[taken[0]] or one_of(_TEXTS["persons"])
         numbers = [order.index(name) + 1 for name in taken]
-        told = dict(zip("abcd", map(check.tagged, numbers, phrases), strict=False))
+        told = dict(zip("abcd", map(check.tag_fact, numbers, phrases), strict=False))
         that = "which" if who == "the household" else "who"
         text = (one_of(_TEXTS["leads"]) + one_of(clauses)).format(who=who, that=that, **told)
         sentences.append(f"{text[0].upper()}{text[1:]}.")

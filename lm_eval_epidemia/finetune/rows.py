@@ -13,14 +13,14 @@ import numpy as np
 
 from lm_eval_epidemia.ask.prompts import Wording, ways_of
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks.prior.quantities.wording import named
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import name_survey
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.finetune.words import WORDS
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 
 class Prompts(NamedTuple):
@@ -43,7 +43,7 @@ class Prompts(NamedTuple):
     weight: Array
 
 
-def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
+def make_prompts(truth: GroundTruth, held_out: list[int]) -> Prompts:
     """Return the prompts of a task as evaluated, without held-out cells."""
     # In the task files lm-eval puts the space; here the letter follows the prompt as it is.
     rows = split(truth.task, variant=Variant(leading_space=True))
@@ -55,7 +55,9 @@ def prompts_of(truth: GroundTruth, held_out: list[int]) -> Prompts:
     return Prompts(list(rows["prompt"]), choices, p, weight / weight.sum())
 
 
-def answers(by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator) -> dict[str, Any]:
+def draw_answers(
+    by_task: Mapping[str, Prompts], n: int, rng: np.random.Generator
+) -> dict[str, Any]:
     """Answer prompts as people of the cells would.
 
     Each draw takes a task (all equally likely), a cell by weight, an ordering, and a letter from
@@ -170,7 +172,7 @@ def statements(
 
 
 def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generator) -> str:
-    survey, p = record(truth.survey), float(truth.p[cell, level])
+    survey, p = find_record(truth.survey), float(truth.p[cell, level])
     ways, task = ways_of(truth), declared_task(truth.task)
     given = [
         next(answer.phrase for answer in ways[name].levels if answer.label == label)
@@ -185,8 +187,8 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
     # The question for it, without its beginning and its mark.
     event = Wording(truth).probability(cell, level)
     event = event.removeprefix("What is the probability that ").removesuffix("?")
-    title = named(survey, truth.vintage)
-    of = {"event": event, "given": _joined(plural[:-1]), "outcome": plural[-1]}
+    title = name_survey(survey, truth.vintage)
+    of = {"event": event, "given": _join_phrases(plural[:-1]), "outcome": plural[-1]}
     is_middle, percent = 0.1 <= p <= 0.9, 100 * p  # near the ends with one digit more
     of |= {
         "p": f"{percent:.0f}%" if is_middle else f"{percent:.1f}%",
@@ -210,7 +212,7 @@ def _plural(phrase: str) -> str:
     return f"{_PLURALS[verb]} {rest}"
 
 
-def _joined(phrases: Sequence[str]) -> str:
+def _join_phrases(phrases: Sequence[str]) -> str:
     if len(phrases) <= 2:
         return " and ".join(phrases)
     return ", ".join(phrases[:-1]) + ", and " + phrases[-1]

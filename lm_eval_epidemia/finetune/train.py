@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, check_writable, sha256_of
-from lm_eval_epidemia.models.loading import Given, loading
+from lm_eval_epidemia.models.loading import Given, explain_loading
 from lm_eval_epidemia.results.card import (
     KINDS,
     LOSSES,
@@ -44,7 +44,7 @@ DTYPES = ("auto", "float32", "bfloat16")
 
 
 @dataclass(frozen=True)
-class Settings:
+class TrainSettings:
     """Training settings; the defaults are the published study's if it states them.
 
     Attributes
@@ -89,7 +89,7 @@ class Settings:
             raise EpidemiaError("alpha needs a LoRA adapter: give its rank r too")
 
 
-def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
+def train(model: str, data: Path, out: Path, settings: TrainSettings) -> Tuned:
     """Train a model on a dataset; keep the checkpoint with the lowest validation loss.
 
     Parameters
@@ -116,12 +116,12 @@ def train(model: str, data: Path, out: Path, settings: Settings) -> Tuned:
     with needs("finetune", "finetune train"):
         import peft  # noqa: F401
         import trl  # noqa: F401
-    card, rows = _rows(data)
+    card, rows = _load_rows(data)
     last = _last_checkpoint(out)
     before = _begun(model, data, out, card, settings, last)
     tokenizer, weights = _loaded(model, settings)
     longest = getattr(weights.config, "max_position_embeddings", 0) or 10**9
-    tokens = {name: encoded(card.kind, rows[name], tokenizer, longest) for name in rows}
+    tokens = {name: encode_rows(card.kind, rows[name], tokenizer, longest) for name in rows}
     check_writable(out)
     with atomic_write(out / RUN) as temporary:
         temporary.write_text(json.dumps(before, indent=2) + "\n", encoding="utf-8")
@@ -145,17 +145,17 @@ def _going_on(out: Path) -> Iterator[None]:
         raise EpidemiaError(f"the training stopped ({why}): the same command {how}") from error
 
 
-def _rows(data: Path) -> tuple[DatasetCard, Any]:
+def _load_rows(data: Path) -> tuple[DatasetCard, Any]:
     """Read a dataset and check it against its card."""
     from datasets import load_from_disk
 
     from lm_eval_epidemia.estimate import store
 
     card = read_card(data, DatasetCard)
-    with loading(data):
+    with explain_loading(data):
         rows = load_from_disk(str(data))
-    here = store.available()
-    installed = {name: store.load(name).fingerprint for name in card.tasks if name in here}
+    here = store.list_available()
+    installed = {name: store.load_truth(name).fingerprint for name in card.tasks if name in here}
     if missing := sorted(set(card.tasks) - set(installed)):
         raise EpidemiaError(
             f"{data} is about tasks that are not installed ({few(missing)}): run 'epidemia "
@@ -172,7 +172,7 @@ def _rows(data: Path) -> tuple[DatasetCard, Any]:
 
 
 def _begun(
-    model: str, data: Path, out: Path, card: DatasetCard, settings: Settings, last: str | None
+    model: str, data: Path, out: Path, card: DatasetCard, settings: TrainSettings, last: str | None
 ) -> dict[str, Any]:
     """Describe this training; refuse a folder of another or a finished training."""
     rows = {str(path.relative_to(data)): sha256_of(path) for path in sorted(data.rglob("*.arrow"))}
@@ -195,12 +195,12 @@ def _begun(
     return described
 
 
-def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
+def _loaded(model: str, settings: TrainSettings) -> tuple[Any, Any]:
     """Load tokenizer and weights, in 32 bits, with the adapter if one is trained."""
     import torch
     import transformers
 
-    with loading(Given(model)):
+    with explain_loading(Given(model)):
         transformers.AutoConfig.from_pretrained(model)  # whose error says what a folder lacks
         tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         weights: Any = transformers.AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
@@ -223,7 +223,7 @@ def _loaded(model: str, settings: Settings) -> tuple[Any, Any]:
 
 
 def _trainer(
-    kind: str, weights: Any, tokenizer: Any, tokens: Any, checkpoints: Path, settings: Settings
+    kind: str, weights: Any, tokenizer: Any, tokens: Any, checkpoints: Path, settings: TrainSettings
 ) -> Any:
     import torch
     from transformers import Trainer
@@ -319,7 +319,7 @@ def _trainer(
         processing_class=tokenizer,
         train_dataset=tokens["train"],
         eval_dataset=tokens["validation"],
-        data_collator=padded(tokenizer.pad_token_id),
+        data_collator=make_collator(tokenizer.pad_token_id),
     )
 
 
@@ -334,7 +334,7 @@ def _last_checkpoint(out: Path) -> str | None:
 
 
 def _keep(
-    trainer: Any, tokenizer: Any, model: str, card: DatasetCard, out: Path, settings: Settings
+    trainer: Any, tokenizer: Any, model: str, card: DatasetCard, out: Path, settings: TrainSettings
 ) -> Tuned:
     """Write the best checkpoint's weights, the losses and, last, the card; delete checkpoints."""
     losses = _losses(trainer.state.log_history)
@@ -394,7 +394,7 @@ def _losses(history: Iterable[Mapping[str, Any]]) -> list[Loss]:
 IGNORED = -100
 
 
-def encoded(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
+def encode_rows(kind: str, rows: Any, tokenizer: Any, longest: int) -> Any:
     """Turn rows into tokens.
 
     Parameters
@@ -449,7 +449,7 @@ def _choices(prompt: str, choices: list[str], tokenizer: Any) -> tuple[list[int]
     return [*before, *after[0][:-1]], [tokens[-1] for tokens in after]
 
 
-def padded(pad: int) -> Any:
+def make_collator(pad: int) -> Any:
     """Return a function that combines rows into a batch, padded on the right."""
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:

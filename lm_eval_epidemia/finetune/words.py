@@ -14,12 +14,12 @@ from lm_eval_epidemia.surveys.variable import Variable
 WORDS = read_yaml(__package__, "words.yaml")
 
 
-def _joined(part: str) -> dict[str, str]:
+def _join_patterns(part: str) -> dict[str, str]:
     """Return the regular expressions of a part of the words."""
     return {name: pattern.replace("\n", "") for name, pattern in WORDS[part].items()}
 
 
-_PATTERNS = _joined("patterns")
+_PATTERNS = _join_patterns("patterns")
 
 _ONES, _TEENS, _TENS = (WORDS["numbers"][of].split() for of in ("ones", "teens", "tens"))
 _NUMBERS = {
@@ -41,13 +41,13 @@ _PLAIN = str.maketrans("\u2019\u2018\u201c\u201d\u2013\u2014\u2011\u00a0", "''\"
 NUMBER = re.compile(r"(?<![\d,.$])\d{1,3}(?![\d,])")
 
 
-def normal(text: str) -> str:
+def normalise(text: str) -> str:
     """Normalise a text: small letters, plain quotes, figures for numbers from ten on."""
     text = " ".join(text.translate(_PLAIN).casefold().split())
     return _INWORDS.sub(lambda match: str(_NUMBERS[match[0].replace("-", " ")]), text)
 
 
-def dated(phrase: str, year: str) -> str:
+def fill_year(phrase: str, year: str) -> str:
     """Replace "that year" by the year."""
     return phrase.replace("that year", year) if year else phrase
 
@@ -98,7 +98,9 @@ class Reader:
     def __init__(self, variable: Variable, year: str) -> None:
         self.variable = variable
         self.phrases = [level.phrase for level in variable.levels]
-        numbered = ((normal(dated(phrase, year)), n) for n, phrase in enumerate(self.phrases))
+        numbered = (
+            (normalise(fill_year(phrase, year)), n) for n, phrase in enumerate(self.phrases)
+        )
         self.exact = dict(sorted(numbered, key=lambda phrase: -len(phrase[0])))
 
     def level(self, text: str, alone: bool) -> int | None:
@@ -120,7 +122,7 @@ class Reader:
         if text in self.exact:
             return self.exact[text]
         for phrase, level in self.exact.items():
-            if not doubtful and (match := _whole(phrase).search(text)):
+            if not doubtful and (match := _compile_phrase(phrase).search(text)):
                 rest = f"{text[: match.start()]} ~ {text[match.end() :]}"
                 return None if _NEGATION.search(rest) or self._levels(rest) - {level} else level
         levels = set() if doubtful else self._levels(text, alone)
@@ -132,7 +134,7 @@ class Reader:
 
     def mentioned(self, text: str) -> bool:
         """Return whether a normalised text mentions the variable."""
-        return any(_whole(phrase).search(text) for phrase in self.exact)
+        return any(_compile_phrase(phrase).search(text) for phrase in self.exact)
 
     def agrees(self, text: str, level: int) -> bool:
         """Return whether the pronouns of a normalised text fit a level: "she" and "his"."""
@@ -140,7 +142,7 @@ class Reader:
 
 
 @cache
-def _whole(phrase: str) -> re.Pattern[str]:
+def _compile_phrase(phrase: str) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){re.escape(phrase)}(?![\w-])")
 
 
@@ -183,7 +185,7 @@ class Ages(Reader):
         if (span := _span(text)) is None:
             return None
         low, high = span
-        spans = [_span(normal(phrase)) or (0, -1) for phrase in self.phrases]
+        spans = [_span(normalise(phrase)) or (0, -1) for phrase in self.phrases]
         inside = [n for n, (a, b) in enumerate(spans) if a <= low and high <= b]
         if len(inside) == 1:
             return inside[0]
@@ -220,7 +222,7 @@ class Sexes(Reader):
 _NEGATED = re.compile(r"\b(?:not|never|no|neither|nor|without|less)\b")
 _STOP = set(WORDS["stop"].split())
 #: Other words, by the beginning of one that a phrase has. Some of them are a "no" in themselves.
-_ALSO = _joined("also")
+_ALSO = _join_patterns("also")
 
 
 def _negative_level(variable: Variable) -> int | None:
@@ -236,7 +238,7 @@ def _negative_level(variable: Variable) -> int | None:
 
 def _stems(phrase: str) -> set[str]:
     """Return the subject words of a phrase, without endings."""
-    tokens = set(re.findall(r"[a-z]+", normal(phrase))) - _STOP
+    tokens = set(re.findall(r"[a-z]+", normalise(phrase))) - _STOP
     return {re.sub(r"(?:ed|ing|ic|s)$", "", token) if len(token) > 4 else token for token in tokens}
 
 
@@ -283,7 +285,7 @@ class YesNo(Reader):
 # Levels.
 
 #: Other words, by a label.
-_LABELS = _joined("labels")
+_LABELS = _join_patterns("labels")
 #: Means no level by itself: "non-Hispanic White".
 _NEUTRAL = r"(?:non-?\s?|not\s+)hispanic(?: and)?"
 _VERB = re.compile(r"^(?:is|has|was|were|have|owns|lives in)\s+(?:(?:a|an|the)\s+)?")
@@ -297,8 +299,8 @@ class Levels(Reader):
         super().__init__(variable, year)
         meaning: dict[str, int] = {}
         for number, level in enumerate(variable.levels):
-            core = _VERB.sub("", normal(level.phrase))
-            label = normal(level.label)
+            core = _VERB.sub("", normalise(level.phrase))
+            label = normalise(level.label)
             cores = {core, label, re.sub(r"\bnon-hispanic (?:and )?", "", core)}
             cores.add(re.sub(r"\s*\([^)]*\)", "", core))
             named = [re.escape(core) for core in cores if re.search(r"[a-z]{3}", core)]

@@ -22,23 +22,23 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from lm_eval_epidemia.ask.variants import Variant, unknown_keys
-from lm_eval_epidemia.ask.way import asked_for
+from lm_eval_epidemia.ask.way import list_changed_keys
 from lm_eval_epidemia.benchmarks import (
     WAYS,
+    describe_union,
+    find_tasks,
     in_way,
-    leaves,
-    made_of,
-    members,
-    names,
-    patterns,
+    list_leaves,
+    list_names,
+    list_patterns,
 )
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.console import print_anything, separated
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest, plural
+from lm_eval_epidemia.core.console import print_anything, split_names
+from lm_eval_epidemia.core.errors import EpidemiaError, few, plural, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
-from lm_eval_epidemia.harness.keys import masking, refuse_keys
+from lm_eval_epidemia.harness.keys import mask_logs, refuse_keys
 from lm_eval_epidemia.harness.servers import check_template
 from lm_eval_epidemia.surveys.catalogue import how_to_build, records
 
@@ -46,7 +46,7 @@ from lm_eval_epidemia.surveys.catalogue import how_to_build, records
 COUNTED = ("epidemia_low", "epidemia_high")
 
 
-def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_simple_evaluate(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``lm_eval.evaluator.simple_evaluate`` to refuse arguments that our tasks would ignore.
 
     Parameters
@@ -74,8 +74,8 @@ def checked(simple_evaluate: Callable[..., Any]) -> Callable[..., Any]:
             if ours:
                 alone = len(ours) == len(names)
                 _check_part(given.get("limit"), given.get("samples"), ours, alone)
-                stack.enter_context(masking(_parsed(given.get("model_args"))))
-                _check(given, ours, alone)
+                stack.enter_context(mask_logs(_parsed(given.get("model_args"))))
+                _check_run(given, ours, alone)
                 check_file(given.get("use_cache"))
                 watch(given.get("evaluation_tracker"))
                 _say_what_ships(ours)
@@ -116,7 +116,7 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
     if others := [name for name in ours if name not in asked]:
         raise EpidemiaError(
             f"--samples names {few(others) or repr('')}, which this run does not ask: expected "
-            f"tasks of --tasks ({nearest(others[0], asked)})"
+            f"tasks of --tasks ({suggest(others[0], asked)})"
         )
 
 
@@ -140,7 +140,7 @@ def _parsed(arguments: Any) -> Any:
 
 def _leaves_of(names: Iterable[str]) -> list[str]:
     """Return lm-eval's names of the tasks of groups; EpidemiaError if one is unknown."""
-    return list(dict.fromkeys(in_way(*member) for name in names for member in members(name)))
+    return list(dict.fromkeys(in_way(*member) for name in names for member in find_tasks(name)))
 
 
 def _say_what_ships(names: Iterable[str]) -> None:
@@ -148,11 +148,11 @@ def _say_what_ships(names: Iterable[str]) -> None:
     available, counts, waiting = OBSERVATION.available(), [], Counter[str]()
     log = logging.getLogger("lm_eval.epidemia")  # lm-eval's own, which shows what is no warning
     for name in names:
-        if says := made_of(name):
+        if says := describe_union(name):
             log.info("%s: %s", name, says)
         entries = [
             leaf.entry
-            for leaf in leaves().values()
+            for leaf in list_leaves().values()
             if leaf.group == name and WAYS[leaf.way].asks(leaf.entry.declared)
         ]
         here = sum(entry.name in available for entry in entries)
@@ -169,7 +169,7 @@ def _say_what_ships(names: Iterable[str]) -> None:
         )
 
 
-def _check(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
+def _check_run(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
     """Refuse what our tasks of these names would not heed.
 
     Where others are asked too, not `alone`, it may be meant for those: then it is a warning.
@@ -191,7 +191,7 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
     metadata, manager = given.get("metadata") or {}, given.get("task_manager")
     read = metadata if manager is None else getattr(manager, "metadata", None) or {}
     Variant.of(metadata)  # before the model is loaded
-    yield from unheeded(
+    yield from find_unheeded(
         {key: value for key, value in {**read, **metadata}.items() if key not in model_args}, names
     )
     for key in Variant._fields:
@@ -202,7 +202,7 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
             )
     written, counted = _parsed(given.get("gen_kwargs")), []
     with suppress(EpidemiaError):  # a task or group that is missing is refused elsewhere
-        ways = {name: WAYS[leaves()[name].way] for name in _leaves_of(names)}
+        ways = {name: WAYS[list_leaves()[name].way] for name in _leaves_of(names)}
         counted = [name for name, way in ways.items() if "n_samples" in way.columns]
     for key in ("temperature", "do_sample"):
         if counted and written.get(key, 1) == 0:
@@ -218,7 +218,7 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
         )
 
 
-def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
+def find_unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]:
     """Say which keys of a run's metadata are unknown or affect none of its tasks.
 
     Keys that affect only some of the tasks are a warning.
@@ -236,12 +236,12 @@ def unheeded(metadata: Mapping[str, Any], names: Iterable[str]) -> Iterator[str]
     """
     if unknown := unknown_keys(metadata):
         yield unknown
-    known, by_some = leaves(), []
+    known, by_some = list_leaves(), []
     try:
         tasks = _leaves_of(names)
     except EpidemiaError:
         return
-    for key in asked_for(metadata):
+    for key in list_changed_keys(metadata):
         idle = [name for name in tasks if not known[name].heeds(key)]
         groups = list(dict.fromkeys(leaf.group for leaf in known.values() if leaf.heeds(key)))
         if idle:
@@ -271,16 +271,16 @@ def explanation(name: str) -> str:
     str
         What the task needs, or similar names; empty for other people's names.
     """
-    known = names()
+    known = list_names()
     if name in records():
-        return f"{name} is a survey, not a task or group ({nearest(name, known)})"
+        return f"{name} is a survey, not a task or group ({suggest(name, known)})"
     is_tail = "_" in name and any(whole.endswith(f"_{name}") for whole in known)
     if not (is_tail or name.strip().casefold().startswith("epidemi")):
         return ""
-    if pattern := patterns().get(name):
+    if pattern := list_patterns().get(name):
         return f"{name} is no group any more: ask for its tasks by the pattern '{pattern}'"
     try:
-        members(name)
+        find_tasks(name)
     except EpidemiaError as error:
         return str(error)
     return ""
@@ -320,12 +320,12 @@ def _explanations(names: Iterable[str]) -> list[str]:
 
 def _todays(name: str) -> str:
     """Return the pattern for a group of 0.2, with a warning; any other name as it is."""
-    if pattern := patterns().get(name):
+    if pattern := list_patterns().get(name):
         notices.warn(name, f"{name} is no group any more: ask for its tasks with '{pattern}'")
     return pattern or name
 
 
-def complete(error: KeyError) -> None:
+def complete_error(error: KeyError) -> None:
     """Add to lm-eval's message about a name that it cannot load what our task needs."""
     message = str(error.args[0])
     name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
@@ -333,7 +333,7 @@ def complete(error: KeyError) -> None:
         error.args = (f"{message}. {reason}",)
 
 
-def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_process_tasks(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap lm-eval's reading of ``--tasks``: ours may be given as ``A, B``, and what it says of
     those that are missing is completed.
 
@@ -349,7 +349,7 @@ def explained(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
         names = [config.tasks] if isinstance(config.tasks, str) else config.tasks
         # lm-eval would look for a task whose name begins with the blank of "A, B".
         if any("epidemia_" in name for name in names):
-            config.tasks = [_todays(name) for name in separated(names)]
+            config.tasks = [_todays(name) for name in split_names(names)]
         try:
             return process_tasks(*args, **kwargs)
         except ValueError as error:

@@ -13,11 +13,11 @@ from rich.progress import track
 
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, Variant
-from lm_eval_epidemia.benchmarks import WAYS, in_way, members
+from lm_eval_epidemia.benchmarks import WAYS, find_tasks, in_way
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.harness.arguments import unheeded
+from lm_eval_epidemia.harness.arguments import find_unheeded
 
 
 class Cost(NamedTuple):
@@ -121,15 +121,15 @@ def cost(
     """
     if max_gen_toks < 1:
         raise EpidemiaError(f"--max-gen-toks {max_gen_toks}: a model must write at least 1 token")
-    if faults := list(unheeded(metadata or {}, names := list(dict.fromkeys(names)))):
+    if faults := list(find_unheeded(metadata or {}, names := list(dict.fromkeys(names)))):
         raise EpidemiaError("; ".join(faults))
     variant, lines, counted = Variant.of(metadata), list[Cost](), dict[str, Cost]()
     for name in names:
-        asked = {in_way(*member): member for member in members(name)}
+        asked = {in_way(*member): member for member in find_tasks(name)}
         for leaf in track(asked, name, console=Console(stderr=True), transient=True):
             if leaf not in counted:
                 counted[leaf] = _of_one(leaf, *asked[leaf], variant, tokenizer, max_gen_toks)
-        lines.append(together(name, {leaf: counted[leaf] for leaf in asked}))
+        lines.append(add_costs(name, {leaf: counted[leaf] for leaf in asked}))
     return lines
 
 
@@ -160,7 +160,7 @@ def _of_one(
     )
 
 
-def together(name: str, leaves: Mapping[str, Cost]) -> Cost:
+def add_costs(name: str, leaves: Mapping[str, Cost]) -> Cost:
     """Add up the costs of tasks, each task once."""
     sums = (
         None if None in column else sum(column)

@@ -37,7 +37,7 @@ MODELS = {
 }
 
 
-def _listed(include_path: Any) -> list[Any]:
+def _list_paths(include_path: Any) -> list[Any]:
     """Write an ``include_path``, which may be None, one path or several, as a list."""
     if not include_path:
         return []
@@ -76,7 +76,7 @@ def _replaced_by_us(message: str) -> bool:
     return all(f"{folder}{os.sep}" in message for folder in folders)
 
 
-def _left_out(error: Exception) -> None:
+def _warn_left_out(error: Exception) -> None:
     """Say why our tasks are missing: somebody may be running others, and must not be stopped."""
     reason = str(error)
     if not isinstance(error, EpidemiaError):
@@ -88,7 +88,7 @@ def _left_out(error: Exception) -> None:
     notices.warn("tasks left out", f"our tasks could not be added to lm-eval: {reason}")
 
 
-def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_load(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``TaskManager.load`` to say what a missing task of ours needs."""
 
     @functools.wraps(load)
@@ -97,9 +97,9 @@ def _explaining(load: Callable[..., Any]) -> Callable[..., Any]:
             return load(*args, **kwargs)
         except KeyError as error:
             with suppress(Exception):  # somebody else's error goes on as it is
-                from lm_eval_epidemia.harness.arguments import complete
+                from lm_eval_epidemia.harness.arguments import complete_error
 
-                complete(error)
+                complete_error(error)
             raise
 
     return wrapper
@@ -157,7 +157,7 @@ def extend_tasks(manager: ModuleType) -> None:
             variant = Variant.of(asked.get("metadata"))
         except Exception:  # meant for other tasks; ours refuse it when they are loaded
             variant = Variant()
-        ours, theirs = task_path(variant), _listed(asked["include_path"])
+        ours, theirs = task_path(variant), _list_paths(asked["include_path"])
         # lm-eval warns of every task seen twice.
         named = any(Path(path).resolve() == ours.resolve() for path in theirs)
         return None if named or finds_unaided(given, ours) else [ours, *theirs]
@@ -175,12 +175,12 @@ def extend_tasks(manager: ModuleType) -> None:
                 self.include_path = asked
             return True
         except Exception as error:
-            _left_out(error)
+            _warn_left_out(error)
             return False
 
     @functools.wraps(original)
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        with at_rest():
+        with pause_collector():
             with suppress(TypeError):  # of the caller: lm-eval complains of it below
                 given = signature.bind(self, *args, **kwargs)
                 if built(self, given):
@@ -190,7 +190,7 @@ def extend_tasks(manager: ModuleType) -> None:
     __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
     if hasattr(manager.TaskManager, "load"):
-        manager.TaskManager.load = _explaining(manager.TaskManager.load)
+        manager.TaskManager.load = _wrap_load(manager.TaskManager.load)
 
 
 def extend_models(_models: ModuleType | None = None) -> None:
@@ -218,16 +218,16 @@ def extend_evaluator(evaluator: Any) -> None:
     """
     if not hasattr(evaluator.evaluate, "_epidemia"):
         # They take longer to import than our tasks to index, which is all that `lm_eval ls` needs.
-        from lm_eval_epidemia.harness.arguments import checked, explained
-        from lm_eval_epidemia.harness.guard import guarded
+        from lm_eval_epidemia.harness.arguments import wrap_process_tasks, wrap_simple_evaluate
+        from lm_eval_epidemia.harness.guard import wrap_evaluate
 
         with suppress(ImportError, AttributeError):  # another lm-eval reads --tasks elsewhere
             from lm_eval.config.evaluate_config import EvaluatorConfig
 
             if not hasattr(EvaluatorConfig.process_tasks, "__wrapped__"):
-                EvaluatorConfig.process_tasks = explained(EvaluatorConfig.process_tasks)
-        evaluator.simple_evaluate = checked(evaluator.simple_evaluate)
-        evaluator.evaluate = guarded(evaluator.evaluate)
+                EvaluatorConfig.process_tasks = wrap_process_tasks(EvaluatorConfig.process_tasks)
+        evaluator.simple_evaluate = wrap_simple_evaluate(evaluator.simple_evaluate)
+        evaluator.evaluate = wrap_evaluate(evaluator.evaluate)
         evaluator.evaluate._epidemia = True
         program = Path(sys.argv[0])  # a script called lm_eval, or lm_eval/__main__.py
         if {program.stem, program.parent.name} & {"lm_eval", "lm-eval"}:
@@ -260,7 +260,7 @@ def task_manager(**kwargs: Any) -> Any:
 
     extend_models(lm_eval.models)
     extend_evaluator(lm_eval.evaluator)
-    theirs = _listed(kwargs.pop("include_path", None))
+    theirs = _list_paths(kwargs.pop("include_path", None))
     kwargs.setdefault("include_defaults", False)
     ours = task_path(Variant.of(kwargs.get("metadata")))
     if not theirs and not kwargs["include_defaults"]:
@@ -286,7 +286,7 @@ def forget_cached_requests(tasks: Iterable[str]) -> None:
         delete_cache(f"requests-{name}-")
 
 
-def pinned() -> Any:
+def find_pin() -> Any:
     """Return this package's requirement of lm-eval (a `packaging` Requirement), without extras.
 
     None if the package runs from a checkout that is not installed.
@@ -307,7 +307,7 @@ def check_lm_eval() -> None:
     ``tests/test_pin.py`` checks what can differ.
     """
     try:
-        pin, installed = pinned(), version("lm-eval")
+        pin, installed = find_pin(), version("lm-eval")
     except PackageNotFoundError:
         return  # lm-eval from a checkout that is not installed
     if pin and not pin.specifier.contains(installed, True):
@@ -319,7 +319,7 @@ def check_lm_eval() -> None:
 
 
 @contextmanager
-def at_rest() -> Iterator[None]:
+def pause_collector() -> Iterator[None]:
     """Pause the collector in a block; restore its state afterwards."""
     was = gc.isenabled()
     gc.disable()
@@ -331,8 +331,8 @@ def at_rest() -> Iterator[None]:
 
 
 @contextmanager
-def at_work() -> Iterator[None]:
-    """Within `at_rest`, let the collector run on objects created from here on."""
+def resume_collector() -> Iterator[None]:
+    """Within `pause_collector`, let the collector run on objects created from here on."""
     was = gc.isenabled()
     gc.freeze()
     gc.enable()

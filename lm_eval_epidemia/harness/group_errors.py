@@ -19,8 +19,8 @@ from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from lm_eval_epidemia.benchmarks import leaves
-from lm_eval_epidemia.benchmarks.observation.metrics import Unseen, unseen
+from lm_eval_epidemia.benchmarks import list_leaves
+from lm_eval_epidemia.benchmarks.observation.metrics import Unseen, bound_unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.harness.hooks import MeasuredHook
@@ -57,7 +57,7 @@ class Noted(NamedTuple):
     unseen: dict[str, Unseen]
 
 
-def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
+def record_answers(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
     """Record what is measured of a task when lm-eval aggregates its answers.
 
     Parameters
@@ -82,7 +82,7 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[An
                 noted.draws[task_name] |= measured.draws
                 if measured.kept:
                     noted.kept[task_name] = measured.kept
-                if measured.draws and (effect := unseen(answers)):
+                if measured.draws and (effect := bound_unseen(answers)):
                     noted.unseen[task_name] = effect
             return of(answers)
 
@@ -92,7 +92,7 @@ def noting(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[An
     return mock.patch.object(task, "aggregation", lambda: own)
 
 
-def write(results: Any, noted: Noted, tasks: Any) -> None:
+def write_errors(results: Any, noted: Noted, tasks: Any) -> None:
     """Write draws and errors into the results of a run; a failure is only a warning.
 
     Parameters
@@ -108,12 +108,12 @@ def write(results: Any, noted: Noted, tasks: Any) -> None:
     if not noted.draws or not isinstance(results, dict):
         return
     try:
-        _plain(results, draws)
+        _write_task_errors(results, draws)
         for group in _groups(tasks):
             _write_means(results, draws, frozenset(noted.draws), group)
         if not (draws or noted.kept):
             return
-        results[KEY] = {"group_stderr": _SAYS, "replicates": _written(draws)}
+        results[KEY] = {"group_stderr": _SAYS, "replicates": _format_draws(draws)}
         if noted.kept:
             results[KEY]["said"] = noted.kept
     except Exception as error:
@@ -136,17 +136,17 @@ def _deny_errors(results: dict[str, Any], draws: _Draws) -> None:
                 table[group][f"{metric}_stderr,none"] = "N/A"
 
 
-def _plain(results: dict[str, Any], draws: _Draws) -> None:
+def _write_task_errors(results: dict[str, Any], draws: _Draws) -> None:
     """Write errors of our tasks that are not known as lm-eval does."""
     for task, known in draws.items():
         row = results["results"][task]
         for metric in known:
             key = f"{metric}_stderr,none"
             if isinstance(error := row.get(key), float):
-                row[key] = _known(error)
+                row[key] = _format_number(error)
 
 
-def _known(value: float) -> float | str:
+def _format_number(value: float) -> float | str:
     """Write a number as lm-eval does one that is not known."""
     return "N/A" if math.isnan(value) else float(value)
 
@@ -157,7 +157,7 @@ def _write_unseen(results: Any, unseen_letters: Mapping[str, Unseen]) -> None:
     for task, letters in unseen_letters.items():
         if task in rows:
             rows[task]["unseen_mass,none"] = letters.mass
-            rows[task]["unseen_effect,none"] = _known(letters.effect)
+            rows[task]["unseen_effect,none"] = _format_number(letters.effect)
 
 
 def _groups(tasks: Any) -> list[Any]:
@@ -191,7 +191,7 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
         sizes = [of_tasks[name]["sample_len"] if mean.weight_by_size else 1 for name in names]
         if not names or not ours.issuperset(asked):
             if any(metric in draws.get(name, {}) for name in asked):
-                _write(results, group, {f"{metric}_stderr,none": "N/A"})
+                _write_numbers(results, group, {f"{metric}_stderr,none": "N/A"})
             continue
         drawn = [draws.get(name, {}).get(metric) for name in names]
         weights = [size / sum(sizes) for size in sizes]
@@ -199,12 +199,12 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
         is_uncut = len(uncut) == len(names)
         values = uncut if is_uncut else [of_tasks[name][key] for name in names]
         if is_uncut or len(names) < len(asked):
-            ends = leaves()[names[0]].metrics[metric]
+            ends = list_leaves()[names[0]].metrics[metric]
             value = math.fsum(w * x for w, x in zip(weights, values, strict=True))
-            _write(results, group, {key: min(max(value, ends.low), ends.high)})
+            _write_numbers(results, group, {key: min(max(value, ends.low), ends.high)})
         if any(metric in draws.get(name, {}) for name in names):
-            error = _known(joint_error(drawn, weights))
-            _write(results, group, {f"{metric}_stderr,none": error})
+            error = _format_number(joint_error(drawn, weights))
+            _write_numbers(results, group, {f"{metric}_stderr,none": error})
             if len(names) < len(asked):
                 notices.warn(
                     "tasks without a score",
@@ -213,14 +213,14 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
                 )
 
 
-def _write(results: dict[str, Any], group: Any, numbers: Mapping[str, Any]) -> None:
+def _write_numbers(results: dict[str, Any], group: Any, numbers: Mapping[str, Any]) -> None:
     """Write numbers into the rows that the results have of a group, in one table or two."""
     for table in (results["results"], results.get("groups", {})):
         row = table.get(group.name, {})
         row |= {key: number for key, number in numbers.items() if key in row}
 
 
-def _written(draws: _Draws) -> dict[str, Any]:
+def _format_draws(draws: _Draws) -> dict[str, Any]:
     """Write draws as the results file has them; a task without any is left out."""
     written = {}
     for task, of_metrics in draws.items():
@@ -229,15 +229,15 @@ def _written(draws: _Draws) -> dict[str, Any]:
             less_bias = {metric: drawn.less_bias for metric, drawn in known.items()}
             written[task] = {
                 "sample": next(iter(known.values())).sample,
-                **{metric: _line(drawn.at) for metric, drawn in known.items()},
-                "less_bias": {m: _line(at) for m, at in less_bias.items() if at is not None},
+                **{metric: _format_line(drawn.at) for metric, drawn in known.items()},
+                "less_bias": {m: _format_line(at) for m, at in less_bias.items() if at is not None},
                 "asking": {metric: drawn.asking for metric, drawn in known.items()},
                 "uncut": {m: drawn.uncut for m, drawn in known.items() if drawn.uncut is not None},
             }
     return written
 
 
-def _line(at: Array) -> str:
+def _format_line(at: Array) -> str:
     """Write numbers in one line: lm-eval indents its file, a list would take a line for each.
 
     With six decimals an error made of them is right to 1e-7. Four are 7 % less of a file, and 1e-5.

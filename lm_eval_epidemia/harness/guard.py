@@ -21,11 +21,11 @@ from typing import Any
 from unittest import mock
 
 from lm_eval_epidemia.ask.within import is_withheld
-from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.harness import group_errors, hooks, kept, written
-from lm_eval_epidemia.harness.discovery import at_rest, at_work
+from lm_eval_epidemia.harness.discovery import pause_collector, resume_collector
 
 _WITHOUT_LOG_PROBABILITIES = (
     "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
@@ -36,7 +36,7 @@ _WITHOUT_LOG_PROBABILITIES = (
 )
 
 
-def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``lm_eval.evaluator.evaluate`` to guard the model's answers to our prompts.
 
     Parameters
@@ -57,13 +57,13 @@ def guarded(evaluate: Callable[..., Any]) -> Callable[..., Any]:
                 _check_metrics(name, task)
                 _check_samples(name, task, (given.get("samples") or {}).get(name, ()))
             watched, noted = _Watched(given["lm"], frozenset(ours)), group_errors.Noted({}, {}, {})
-            stack.enter_context(at_rest())
+            stack.enter_context(pause_collector())
             for name, task in ours.items():
                 stack.enter_context(_asking_whole_cells(task, given.get("limit")))
-                stack.enter_context(group_errors.noting(task, name, noted))
+                stack.enter_context(group_errors.record_answers(task, name, noted))
             kwargs.pop("lm", None)
             results = evaluate(watched, *args[1:], **kwargs)
-            group_errors.write(results, noted, given["task_dict"])
+            group_errors.write_errors(results, noted, given["task_dict"])
             _note_prefix(results, ours)
             return results
 
@@ -91,7 +91,7 @@ def _claimed(given: Mapping[str, Any], ours: bool) -> AbstractContextManager[Non
     file = None if model is lm else getattr(lm, "dbdict", None)
     if file is None or not (ours or kept.record_of(file)):
         return nullcontext()
-    return kept.claimed(file, kept.depends_on(model, given))
+    return kept.claim_file(file, kept.list_dependencies(model, given))
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:
@@ -129,7 +129,7 @@ def _check_metrics(name: str, task: Any) -> None:
 
     lm-eval would take the mean of the answers at the end of the run, and fail.
     """
-    listed, leaf = task.aggregation(), leaves().get(name)
+    listed, leaf = task.aggregation(), list_leaves().get(name)
     ours = getattr(task.config.process_results, "__module__", "") == hooks.__name__
     if leaf is None or not ours or "bypass" in listed:  # --predict_only
         return
@@ -193,7 +193,7 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__lm, name)
 
-    @at_work()
+    @resume_collector()
     def loglikelihood(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -213,11 +213,11 @@ class _Watched:
         _note_declined(lm, requests, answers)
         return answers
 
-    @at_work()
+    @resume_collector()
     def loglikelihood_rolling(self, *args: Any, **kwargs: Any) -> Any:
         return self.__lm.loglikelihood_rolling(*args, **kwargs)  # of others' tasks
 
-    @at_work()
+    @resume_collector()
     def generate_until(self, requests: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
         lm, ours = self.__lm, [request for request in requests if request.task_name in self.__ours]
         if not ours:
@@ -232,9 +232,9 @@ class _Watched:
                 written.refuse_form(model, structure, request.task_name)
                 break
         names = dict.fromkeys(request.task_name for request in ours)
-        ways = {name: WAYS[leaves()[name].way] for name in names if name in leaves()}
+        ways = {name: WAYS[list_leaves()[name].way] for name in names if name in list_leaves()}
         with _explained(lm):
-            return written.until_read(
+            return written.ask_until_read(
                 requests, ways, lambda asked, tried: self.__written(asked, tried, *args, **kwargs)
             )
 
@@ -256,8 +256,8 @@ class _Watched:
             part = [requests[place] for place in places]
             with (
                 _own_seeds(model, tried) if is_drawn else nullcontext(),
-                written.holding_form(model, structure),
-                written.keeping_thoughts(model if is_ours else None) as told,
+                written.allow_form(model, structure),
+                written.keep_thoughts(model if is_ours else None) as told,
             ):
                 texts = _one_each(lm.generate_until(part, *args, **kwargs), part)
             for place, request, reply in zip(places, part, texts, strict=True):

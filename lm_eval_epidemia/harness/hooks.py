@@ -16,8 +16,8 @@ from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.written import Tried, first_read
-from lm_eval_epidemia.score.collect import once
+from lm_eval_epidemia.harness.written import Tried, choose_reply
+from lm_eval_epidemia.score.collect import cache_last
 
 if TYPE_CHECKING:
     import datasets
@@ -138,10 +138,10 @@ def _process(way: Way, metrics: Mapping[str, Metric]) -> Callable[[Any, Any], di
     return process_results
 
 
-def _first_read(way: Way) -> Callable[..., Any]:
+def _make_filter(way: Way) -> Callable[..., Any]:
     def filter_fn(resps: Sequence[Sequence[str]], docs: Sequence[dict[str, Any]]) -> list[str]:
         """Select the reply that counts among several to each prompt (a filter of lm-eval)."""
-        return [first_read(way, doc, each) for each, doc in zip(resps, docs, strict=True)]
+        return [choose_reply(way, doc, each) for each, doc in zip(resps, docs, strict=True)]
 
     return filter_fn
 
@@ -164,12 +164,12 @@ def _hooks() -> Iterator[Hook]:
     """What task files name: ``load``, and for each way ``process_letters``, ``letters_score``..."""
     yield Hook("load", _load)
     for benchmark in BENCHMARKS.values():
-        measure = once(benchmark.measure)
+        measure = cache_last(benchmark.measure)
         for name, way in benchmark.ways.items():
             metrics = benchmark.metrics(way)
             yield Hook(f"process_{name}", _process(way, metrics))
             if way.generated:
-                yield Hook(f"first_read_{name}", _first_read(way))
+                yield Hook(f"first_read_{name}", _make_filter(way))
             for of, metric in metrics.items():
                 named = f"{name}_{of}"
                 yield Hook(named, metric.of) if metric.of else MeasuredHook(named, measure, of)

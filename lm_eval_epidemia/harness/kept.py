@@ -86,7 +86,7 @@ def check_file(use_cache: Any) -> None:
 
 
 @contextmanager
-def writing(database: Any) -> Iterator[None]:
+def explain_write(database: Any) -> Iterator[None]:
     """Report in one line a file that cannot be written."""
     try:
         yield
@@ -96,7 +96,7 @@ def writing(database: Any) -> Iterator[None]:
         ) from error
 
 
-def depends_on(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
+def list_dependencies(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
     """Return what a run's answers depend on besides the prompt.
 
     Parameters
@@ -122,22 +122,22 @@ def depends_on(lm: Any, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 @contextmanager
-def claimed(database: Any, asks: Mapping[str, str]) -> Iterator[None]:
+def claim_file(database: Any, asks: Mapping[str, str]) -> Iterator[None]:
     """Note during a run whose answers a file holds, or refuse a file with those of another.
 
     A run that stops before its first answer leaves no note, and may be given other arguments.
     """
-    note(database, asks)
+    write_note(database, asks)
     try:
-        with writing(database):
+        with explain_write(database):
             yield
     finally:
         with suppress(EpidemiaError), _locked(database) as connection:
-            if not _answers(connection, database):
+            if not _count_answers(connection, database):
                 connection.execute("DROP TABLE IF EXISTS epidemia")
 
 
-def note(
+def write_note(
     database: Any, asks: Mapping[str, str], part: str = "run", told: Mapping[str, Any] | None = None
 ) -> None:
     """Write down what the answers in a file depend on.
@@ -161,7 +161,9 @@ def note(
     if database is None:
         return
     with _locked(database) as connection:
-        if not (record := _record(connection)) and (many := _answers(connection, database)):
+        if not (record := _read_record(connection)) and (
+            many := _count_answers(connection, database)
+        ):
             raise EpidemiaError(
                 f"{database.filename} holds {many:,} answers, but not whose they are: give another "
                 "path for --use_cache"
@@ -184,17 +186,17 @@ def note(
 
 
 def record_of(database: Any) -> dict[str, Any]:
-    """Return what `note` wrote into a file; empty if nothing, or if there is none."""
+    """Return what `write_note` wrote into a file; empty if nothing, or if there is none."""
     if database is None:
         return {}
-    with writing(database), closing(_opened(database.filename)) as connection:
-        return _record(connection)
+    with explain_write(database), closing(_opened(database.filename)) as connection:
+        return _read_record(connection)
 
 
 @contextmanager
 def _locked(database: Any) -> Iterator[sqlite3.Connection]:
     """Open a file for one transaction: of two runs that begin at once one waits for the other."""
-    with writing(database), closing(_opened(database.filename)) as connection, connection:
+    with explain_write(database), closing(_opened(database.filename)) as connection, connection:
         connection.execute("BEGIN IMMEDIATE")
         yield connection
 
@@ -203,11 +205,11 @@ def _opened(path: Any) -> sqlite3.Connection:
     return sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
 
 
-def _answers(connection: sqlite3.Connection, database: Any) -> int:
+def _count_answers(connection: sqlite3.Connection, database: Any) -> int:
     return int(connection.execute(f'SELECT COUNT(*) FROM "{database.tablename}"').fetchone()[0])
 
 
-def _record(connection: sqlite3.Connection) -> dict[str, Any]:
+def _read_record(connection: sqlite3.Connection) -> dict[str, Any]:
     if ("epidemia",) not in connection.execute("SELECT name FROM sqlite_master").fetchall():
         return {}
     row = connection.execute("SELECT record FROM epidemia").fetchone()
@@ -220,7 +222,7 @@ _ROOM = 2**20
 
 def check_writable(folder: Path) -> None:
     """Refuse a folder where no file can be written, before a model is asked."""
-    with paths.writing(folder):
+    with paths.guard_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder) as file:
             file.write(bytes(_ROOM))

@@ -105,7 +105,7 @@ def _sendable(value: str, variable: str) -> str:
     return value
 
 
-def masked(text: str, headers: Mapping[Any, str]) -> str:
+def mask_keys(text: str, headers: Mapping[Any, str]) -> str:
     """Return a text with the keys of headers masked, even where they are escaped.
 
     Parameters
@@ -122,14 +122,14 @@ def masked(text: str, headers: Mapping[Any, str]) -> str:
     return text
 
 
-def quoted(text: str, headers: Mapping[str, str]) -> str:
+def quote_server(text: str, headers: Mapping[str, str]) -> str:
     """Return a server's words in one short line, with the keys of headers masked."""
-    line = " ".join(masked(text, headers).split())
+    line = " ".join(mask_keys(text, headers).split())
     return line if len(line) <= QUOTED else f"{line[:QUOTED]}..."
 
 
 @contextmanager
-def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
+def mask_logs(arguments: Mapping[str, Any]) -> Iterator[None]:
     """Mask keys in whatever anybody logs in a run, or after it failed.
 
     lm-eval and asyncio log the headers of failed requests.
@@ -146,7 +146,7 @@ def masking(arguments: Mapping[str, Any]) -> Iterator[None]:
     usual = logging.getLogRecordFactory()
 
     def hide(text: str) -> str:
-        return _LOOKS.sub(r"\1***", masked(text, dict(enumerate(held))))
+        return _LOOKS.sub(r"\1***", mask_keys(text, dict(enumerate(held))))
 
     def factory(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = usual(*args, **kwargs)

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from traceback import extract_tb
 
-from lm_eval_epidemia.benchmarks import members
-from lm_eval_epidemia.core.console import separated
+from lm_eval_epidemia.benchmarks import find_tasks
+from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.discovery import check_lm_eval
@@ -21,7 +21,7 @@ from lm_eval_epidemia.harness.discovery import check_lm_eval
 _ARGUMENTS = ("_cli", "config", "tasks", "api/registry.py", "api/model.py")
 
 
-def only_ours(tasks: list[str]) -> bool:
+def has_only_ours(tasks: list[str]) -> bool:
     """Tell whether all requested tasks have names like ours, so that no other index is needed."""
     return bool(tasks) and all(
         name.startswith("epidemia_") and not name.endswith(".yaml") for name in tasks
@@ -62,7 +62,7 @@ def _requested() -> list[str]:
             f"--tasks {','.join(listed or [])!r}: expected names of groups or tasks, such as "
             "epidemia_low,epidemia_high"
         )
-    return separated(listed)
+    return split_names(listed)
 
 
 def _is_of_arguments(error: BaseException) -> bool:
@@ -74,7 +74,7 @@ def _is_of_arguments(error: BaseException) -> bool:
     return raised_in in places or raised_in.parent in places
 
 
-def run(arguments: list[str]) -> None:
+def run_lm_eval(arguments: list[str]) -> None:
     """Run lm-eval with the given command-line arguments.
 
     Parameters
@@ -90,10 +90,10 @@ def run(arguments: list[str]) -> None:
     check_lm_eval()
     tasks = _requested()
     discovery.extend_models(lm_eval.models)
-    if only_ours(tasks):
+    if has_only_ours(tasks):
         if not any(argument.startswith("--include_path") for argument in arguments):
             for name in tasks:
-                members(name)  # refuses a name that does not exist, or has no ground truth here
+                find_tasks(name)  # refuses a name that does not exist, or has no ground truth here
         # lm-eval looks the class up here for each run; it has no flag for leaving its index out.
         lm_eval.tasks.TaskManager = discovery.task_manager
     else:

@@ -22,7 +22,7 @@ class Unavailable(str):
     """The reply of a server that is not ready to answer (HTTP 503)."""
 
 
-def beside(url: str, name: str) -> str:
+def join_url(url: str, name: str) -> str:
     """Return the address of another path on an OpenAI-compatible server, without a query.
 
     ``http://HOST/v1/chat/completions`` and ``http://HOST/completions`` give ``http://HOST/NAME``.
@@ -57,7 +57,7 @@ def check_template(url: str, server: str = "auto", verify: bool | ssl.SSLContext
     is_asked = address.startswith(("http://", "https://")) and address.endswith("/v1/completions")
     if server == "openai" or not is_asked:
         return
-    answer = what_it_says(address, ["api/version"], verify).get("api/version")
+    answer = ask_server(address, ["api/version"], verify).get("api/version")
     version = answer.get("version") if isinstance(answer, dict) else None
     if isinstance(version, str):
         refuse_template(address, version)
@@ -80,7 +80,7 @@ def refuse_template(url: str, version: str) -> NoReturn:
     )
 
 
-def what_it_says(
+def ask_server(
     url: str, paths: Iterable[str], verify: bool | ssl.SSLContext = True
 ) -> dict[str, Any]:
     """Ask a server what it is: one short GET per path, all at once, without a key.
@@ -106,7 +106,7 @@ def what_it_says(
 
     def ask(path: str) -> None:
         with suppress(httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError):
-            reply = httpx.get(beside(url, path), timeout=PATIENCE, verify=verify)
+            reply = httpx.get(join_url(url, path), timeout=PATIENCE, verify=verify)
             if reply.status_code == 503:
                 answers[path] = Unavailable(reply.text)
             elif reply.is_success:

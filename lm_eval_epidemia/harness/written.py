@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from lm_eval_epidemia.ask.replies.thoughts import opened_by
+from lm_eval_epidemia.ask.replies.thoughts import find_open_thought
 from lm_eval_epidemia.benchmarks import Way
 from lm_eval_epidemia.core.errors import EpidemiaError
 
@@ -78,7 +78,7 @@ def refuse_form(model: Any, structure: str, task: str) -> None:
         )
 
 
-def holding_form(model: Any, structure: str) -> AbstractContextManager[Any]:
+def allow_form(model: Any, structure: str) -> AbstractContextManager[Any]:
     """Let vLLM in this process accept requests for a form in a block; others do by themselves.
 
     Parameters
@@ -120,7 +120,7 @@ def _engine(model: Any) -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def keeping_thoughts(model: Any) -> Iterator[Callable[[Any, Any], Any]]:
+def keep_thoughts(model: Any) -> Iterator[Callable[[Any, Any], Any]]:
     """Let a model return whole replies in a block.
 
     Parameters
@@ -148,7 +148,7 @@ def keeping_thoughts(model: Any) -> Iterator[Callable[[Any, Any], Any]]:
             return reply
         if end and end in reply:
             return reply.rpartition(end)[2].lstrip()
-        return f"{opened_by(str(prompt))}{reply}"
+        return f"{find_open_thought(str(prompt))}{reply}"
 
     with mock.patch.multiple(model, **own) if own else nullcontext():
         yield told
@@ -174,7 +174,7 @@ class Tried(str):
     tries = 1
 
 
-def first_read(way: Way, doc: Mapping[str, Any], replies: Sequence[str]) -> Tried:
+def choose_reply(way: Way, doc: Mapping[str, Any], replies: Sequence[str]) -> Tried:
     """Return the first readable reply to a row of a split; the first one if none is readable."""
     row = way.of_row(doc)
     read = (n for n, reply in enumerate(replies, start=1) if _is_read(way, row, reply))
@@ -189,7 +189,7 @@ def _is_read(way: Way, row: Any, reply: str) -> bool:
     return bool(answer.is_read)
 
 
-def until_read(
+def ask_until_read(
     requests: Sequence[Any],
     ways: Mapping[str, Way],
     ask: Callable[[list[Any], int], list[Any]],

@@ -122,7 +122,7 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
     return top + how + _BASE.format(way=way.name) + metrics
 
 
-def _task(
+def _format_task(
     benchmark: Benchmark,
     entry: TaskEntry,
     way: Way,
@@ -203,7 +203,7 @@ def _of_way(
     benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant
 ) -> dict[str, str]:
     """Return the files of a benchmark in one way of asking."""
-    from lm_eval_epidemia.benchmarks import unions
+    from lm_eval_epidemia.benchmarks import list_unions
 
     base, with_parts = benchmark.base + way.suffix, benchmark.parts(way)
     files = {base: _base(benchmark, way, dataset, variant)}
@@ -220,7 +220,7 @@ def _of_way(
             folder = above + (f"{entries[0].facets['survey']}/" if part else "")
             include = "../" * folder.count("/") + base
             for entry in entries:
-                text = _task(benchmark, entry, way, include, dataset, variant)
+                text = _format_task(benchmark, entry, way, include, dataset, variant)
                 files[f"{folder}{entry.name}{way.suffix}.yaml"] = text
             names = [entry.name + way.suffix for entry in entries]
             if part in with_parts:
@@ -233,13 +233,13 @@ def _of_way(
             files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed, variant)
     for name in (way.named(union) for union in benchmark.unions):
         listed = [entry.name + way.suffix for entry in asked]
-        listed = [task for task in listed if task in unions().get(name, ())]
-        if listed and len(listed) == len(unions()[name]):
+        listed = [task for task in listed if task in list_unions().get(name, ())]
+        if listed and len(listed) == len(list_unions()[name]):
             files[f"{above}{name}.yaml"] = _group(benchmark, name, way, listed, variant)
     return files
 
 
-def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
+def write_tasks(folder: Path, files: dict[str, str], replace: bool = False) -> None:
     """Write task files in a staging folder and move them into place when all are complete.
 
     Parameters
@@ -248,7 +248,7 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
     files : dict of str to str
         As `render` returns them.
     replace : bool
-        Replace the files of an earlier write and keep all others; see `folders.rewritten`. If
+        Replace the files of an earlier write and keep all others; see `folders.rewrite_folder`. If
         false, an existing folder is left alone: another process was faster.
 
     Raises
@@ -257,10 +257,10 @@ def write(folder: Path, files: dict[str, str], replace: bool = False) -> None:
         If the folder cannot be written, or holds files that are not ours.
     """
     if replace:
-        with folders.rewritten(folder, MARKER) as temporary:
+        with folders.rewrite_folder(folder, MARKER) as temporary:
             _fill(temporary, files)
         return
-    with paths.writing(folder):
+    with paths.guard_write(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as staging:
             new = Path(staging) / "new"
@@ -299,5 +299,5 @@ def task_path(variant: Variant | None = None) -> Path:
     state.update(_as_yaml(chosen).encode() if chosen else b"")
     folder = paths.home() / "task_yamls" / state.hexdigest()[:12]
     if not folder.is_dir():
-        write(folder, render(variant=variant))
+        write_tasks(folder, render(variant=variant))
     return folder

@@ -30,7 +30,7 @@ BALANCED = "balanced"
 KNOWN = {"epidemia_low": "one condition", "epidemia_high": "two to five conditions"}
 
 
-def write(folder: Path) -> str:
+def write_register(folder: Path) -> str:
     """Write ``<task>/eval.yaml`` for each task.
 
     Parameters
@@ -103,10 +103,10 @@ def _entry(task: str, known: str, address: str, commit: str) -> dict[str, object
 
 def _size(group: str) -> int:
     """Return how many samples the task has as the package ships."""
-    places, size = store.available(), 0
+    places, size = store.list_available(), 0
     for entry in OBSERVATION.asked("letters"):
         if entry.group == group and places[entry.name].state == "shipped":
-            truth = store.load(entry.name)
+            truth = store.load_truth(entry.name)
             levels = len(truth.levels)
             size += len(truth.given) * len(orderings(levels, design_of(levels, BALANCED)))
     return size

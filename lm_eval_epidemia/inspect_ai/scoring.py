@@ -20,11 +20,11 @@ from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.letters import Response
-from lm_eval_epidemia.benchmarks.observation.metrics import unseen
+from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.models.replies import BadReply, Shown, by_text, read_content
-from lm_eval_epidemia.score.collect import once
+from lm_eval_epidemia.models.replies import BadReply, ShownTokens, read_by_text, read_content
+from lm_eval_epidemia.score.collect import cache_last
 from lm_eval_epidemia.score.joint import Draws, joint_error
 
 #: Where no letter has this probability in any prompt of a run, there is no score, as `choice-api`
@@ -32,18 +32,18 @@ from lm_eval_epidemia.score.joint import Draws, joint_error
 LEAST_MASS = 1e-3
 
 
-def in_words(levels: Sequence[str], p: Iterable[float]) -> str:
+def format_shares(levels: Sequence[str], p: Iterable[float]) -> str:
     """Write a distribution: ``Yes 12.3%, No 87.7%``."""
     return ", ".join(f"{level} {share:.1%}" for level, share in zip(levels, p, strict=True))
 
 
-def _read(row: dict[str, Any], kept: dict[str, Any]) -> Response:
+def _read_answer(row: dict[str, Any], kept: dict[str, Any]) -> Response:
     """Read an answer from what a score keeps of it."""
     way = OBSERVATION.ways[row["way"]]
     responses: Sequence[Any] = [kept.get("reply")]
     if "top" in kept:
         top = [(token, logprob) for token, logprob in kept["top"]]
-        responses = by_text(Shown(top, kept["began"]), row["choices"], add=True)
+        responses = read_by_text(ShownTokens(top, kept["began"]), row["choices"], add=True)
     answer: Any = way.read(way.of_row(row), responses)
     return answer
 
@@ -55,7 +55,7 @@ def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanat
     counts = "; it counts as 'all answers equally likely'" if q is None else ""
     return Score(
         value=round(l1, 4),
-        answer=None if q is None else in_words(row["levels"], q),
+        answer=None if q is None else format_shares(row["levels"], q),
         explanation=f"{explanation}{counts}\n\nDistance from the truth (L1, 0 to 2): {l1:.3f}",
         metadata=kept,
     )
@@ -73,7 +73,7 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         )
         return Score.unscored(reason="scoring_failed", explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
-    answer, lines = _read(row, kept), []
+    answer, lines = _read_answer(row, kept), []
     for letter, level, x in zip(LETTERS, answer.order, answer.value, strict=False):
         hidden = isinstance(x, Within) and not x.shown
         most = f" (not shown: at most {math.exp(x.high):.2g})" if hidden else ""
@@ -96,7 +96,7 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
 
 def _from_reply(row: dict[str, Any], output: ModelOutput) -> Score:
     kept = {"reply": output.completion}
-    answer = _read(row, kept)
+    answer = _read_answer(row, kept)
     if not answer.is_read:
         return _scored(row, kept, None, "No distribution could be read from the reply")
     numbers = ", ".join(f"{number:g}" for number in answer.numbers or ())
@@ -126,13 +126,13 @@ class Result(NamedTuple):
     draws: Draws | None
 
 
-@once
+@cache_last
 def _results(scores: Sequence[SampleScore]) -> list[Result]:
     """Put the answers of each task together, as lm-eval's metrics do."""
     rows = [score.sample_metadata or {} for score in scores]
     answers: defaultdict[str, list[Response]] = defaultdict(list)
     for row, score in zip(rows, scores, strict=True):
-        answers[row["task"]].append(_read(row, score.score.metadata or {}))
+        answers[row["task"]].append(_read_answer(row, score.score.metadata or {}))
     everything = [answer for of_task in answers.values() for answer in of_task]
     if rows and rows[0]["way"] == "letters" and max(map(_seen, everything)) < LEAST_MASS:
         return []
@@ -149,7 +149,7 @@ def _result(survey: str, answers: list[Response]) -> Result:
     for name in ("choice_mass", "answered"):
         if of := way.diagnostics.get(name):
             numbers[name] = of.of_answers(answers)
-    hidden = unseen(answers)
+    hidden = bound_unseen(answers)
     numbers["unseen_mass"], numbers["unseen_effect"] = hidden or (0.0, 0.0)
     return Result(survey, numbers, measured.draws["score"])
 
@@ -163,7 +163,7 @@ def _mean_of(name: str, results: Sequence[Result]) -> float:
     return math.fsum(values) / len(values) if values else math.nan
 
 
-def _mean(name: str) -> Callable[[], Metric]:
+def _make_mean(name: str) -> Callable[[], Metric]:
     """Make a metric of Inspect's: the mean of a number over the tasks that have a score.
 
     Of a task, `choice_mass`, `answered` and `unseen_mass` are means over its replies; all tasks
@@ -179,8 +179,8 @@ def _mean(name: str) -> Callable[[], Metric]:
     return metric(name)(create)
 
 
-score, choice_mass, answered = map(_mean, ("score", "choice_mass", "answered"))
-unseen_mass, unseen_effect = map(_mean, ("unseen_mass", "unseen_effect"))
+score, choice_mass, answered = map(_make_mean, ("score", "choice_mass", "answered"))
+unseen_mass, unseen_effect = map(_make_mean, ("unseen_mass", "unseen_effect"))
 
 
 @metric

@@ -16,10 +16,10 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.console import separated
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.console import split_names
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.inspect_ai.register import BALANCED
-from lm_eval_epidemia.inspect_ai.scoring import SCORERS, in_words
+from lm_eval_epidemia.inspect_ai.scoring import SCORERS, format_shares
 
 #: Ways of asking available in Inspect, and the generation arguments of each.
 GENERATED: dict[str, dict[str, Any]] = {
@@ -39,7 +39,7 @@ class NotAsked(EpidemiaError, PrerequisiteError):
         self.message = escape(message)
 
 
-def questions(
+def iterate_questions(
     group: str, way: str, surveys: Sequence[str], orderings: str | int
 ) -> Iterator[dict[str, Any]]:
     """Yield the questions of a group.
@@ -66,13 +66,13 @@ def questions(
         If there is no such way or survey, or the way does not use `orderings`.
     """
     if way not in GENERATED:
-        raise EpidemiaError(f"way={way!r} is not available here ({nearest(way, GENERATED)})")
+        raise EpidemiaError(f"way={way!r} is not available here ({suggest(way, GENERATED)})")
     if way != "letters" and orderings != BALANCED:
         raise EpidemiaError(f"orderings does not change the way {way!r}: leave it out")
     entries = [entry for entry in OBSERVATION.asked(way) if entry.group == group]
     here = {entry.facets["survey"] for entry in entries}
     if unknown := [name for name in surveys if name not in here]:
-        raise EpidemiaError(f"{group} has no survey {unknown[0]!r} ({nearest(unknown[0], here)})")
+        raise EpidemiaError(f"{group} has no survey {unknown[0]!r} ({suggest(unknown[0], here)})")
     variant = Variant.of({"orderings": orderings} if way == "letters" else {})
     for entry in entries:
         if (survey := entry.facets["survey"]) in (surveys or here):
@@ -101,7 +101,7 @@ def epidemia_low(
         Orderings of the answers, only for letters: "balanced" (each answer once in each position),
         "all", "random:N" or 1. lm-eval's tasks use all orderings by default.
     """
-    return _task("epidemia_low", way, survey, orderings)
+    return _make_task("epidemia_low", way, survey, orderings)
 
 
 @task
@@ -114,13 +114,13 @@ def epidemia_high(
 
     Parameters are those of `epidemia_low`.
     """
-    return _task("epidemia_high", way, survey, orderings)
+    return _make_task("epidemia_high", way, survey, orderings)
 
 
-def _task(group: str, way: str, survey: str | list[str], orderings: str | int) -> Task:
+def _make_task(group: str, way: str, survey: str | list[str], orderings: str | int) -> Task:
     notices.forget()
     try:
-        rows = list(questions(group, way, _surveys(survey), orderings))
+        rows = list(iterate_questions(group, way, _surveys(survey), orderings))
     except EpidemiaError as error:
         raise NotAsked(str(error)) from error
     tasks = len({row["task"] for row in rows})
@@ -132,7 +132,7 @@ def _task(group: str, way: str, survey: str | list[str], orderings: str | int) -
             Sample(
                 id=f"{row['task']}.{row['cell']}.{asked[cell]}",
                 input=row.pop("prompt"),
-                target=in_words(row["levels"], row["p"]),
+                target=format_shares(row["levels"], row["p"]),
                 metadata={**row, "tasks": tasks},
             )
         )
@@ -148,7 +148,7 @@ def _surveys(survey: object) -> list[str]:
     """Return the names of surveys that were given; none where all are asked."""
     given = survey if isinstance(survey, list | tuple) else [] if survey is None else [survey]
     # A number (-T survey=5) is no survey's name either, and the error says which there are.
-    names = separated(map(str, given))
+    names = split_names(map(str, given))
     if not names:
         raise EpidemiaError(
             "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to use all"

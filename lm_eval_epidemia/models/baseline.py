@@ -14,9 +14,9 @@ import numpy as np
 from lm_eval.api.model import LM
 from pydantic import BaseModel, Field
 
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, list_leaves
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.models.loading import read_arguments
 
 #: The kinds of all benchmarks.
@@ -32,7 +32,7 @@ LOG_ZERO = -1e4
 LARGEST = 1e9
 
 
-class Settings(BaseModel, extra="forbid"):
+class BaselineSettings(BaseModel, extra="forbid"):
     """The arguments of `Baseline`, which says what they are."""
 
     kind: str = "truth"
@@ -71,9 +71,9 @@ class Baseline(LM):
         **arguments: Any,
     ) -> None:
         super().__init__()
-        given = read_arguments("epidemia-baseline", Settings, {"kind": kind, **arguments})
+        given = read_arguments("epidemia-baseline", BaselineSettings, {"kind": kind, **arguments})
         if kind not in KINDS:
-            raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({nearest(kind, KINDS)})")
+            raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({suggest(kind, KINDS)})")
         if given.noise is not None and kind not in ERRING:
             raise EpidemiaError(
                 f"epidemia-baseline: noise={given.noise:g} would change nothing for kind={kind}: "
@@ -82,7 +82,7 @@ class Baseline(LM):
         self.kind, self.seed, self.position_bias = kind, given.seed, given.position_bias
         self.noise = 1.0 if given.noise is None else given.noise
         self._believes: dict[str, Any] = {}
-        self._leaves = leaves()
+        self._leaves = list_leaves()
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
         """Refuse tasks that this respondent cannot answer, before any is asked."""

@@ -26,7 +26,7 @@ from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.harness.kept import KEPT, LOST, note, record_of, writing
+from lm_eval_epidemia.harness.kept import KEPT, LOST, explain_write, record_of, write_note
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
@@ -34,17 +34,17 @@ from lm_eval_epidemia.models.loading import read_arguments
 from lm_eval_epidemia.models.served import (
     LEAST_MASS,
     WAY_OUT,
-    Answered,
     Prompt,
+    PromptAnswer,
     Served,
+    group_prompts,
     is_seen,
-    prompts_of,
     task_of,
 )
 from lm_eval_epidemia.models.servers import BY_NAME
 
 
-class Settings(BaseModel, extra="forbid", coerce_numbers_to_str=True):
+class ChoiceAPISettings(BaseModel, extra="forbid", coerce_numbers_to_str=True):
     """The arguments of `ChoiceAPI`, which says what they are."""
 
     base_url: str = ""
@@ -85,7 +85,7 @@ _logger = logging.getLogger("lm_eval_epidemia")
 MOST_DECLINED = 0.05
 
 #: From a prompt and its answer to what lm-eval's cache keeps of it.
-_Take = Callable[[Prompt, Answered], Iterable[tuple[Any, Any]]]
+_Take = Callable[[Prompt, PromptAnswer], Iterable[tuple[Any, Any]]]
 
 
 class ChoiceAPI(LM):
@@ -134,7 +134,7 @@ class ChoiceAPI(LM):
     ) -> None:
         super().__init__()
         refuse_keys(arguments)
-        given = read_arguments("choice-api", Settings, arguments)
+        given = read_arguments("choice-api", ChoiceAPISettings, arguments)
         url = urlsplit(given.base_url)
         ends = ("/completions", "/api/generate")
         if url.scheme not in ("http", "https") or not url.path.endswith(ends):
@@ -187,9 +187,9 @@ class ChoiceAPI(LM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests, one prompt at a time for all its letters."""
-        prompts, answers = prompts_of(requests, self.chat), [None] * len(requests)
+        prompts, answers = group_prompts(requests, self.chat), [None] * len(requests)
 
-        def take(prompt: Prompt, answered: Answered) -> Iterable[tuple[Any, Any]]:
+        def take(prompt: Prompt, answered: PromptAnswer) -> Iterable[tuple[Any, Any]]:
             for number, choice in prompt.requests:
                 answers[number] = answered.letters[choice]  # type: ignore[call-overload]
                 if not answered.declined:  # those are asked again by a run that goes on
@@ -255,9 +255,9 @@ class ChoiceAPI(LM):
         self.served.longest_text = max(map(len, texts), default=0)
         # Equal beginnings side by side, so that they meet in the server's prefix cache.
         left = iter(sorted(prompts, key=lambda prompt: str(prompt.context)))
-        under_way: dict[Future[Answered], Prompt] = {}
-        began: list[Answered] = []
-        declined: list[Answered] = []
+        under_way: dict[Future[PromptAnswer], Prompt] = {}
+        began: list[PromptAnswer] = []
+        declined: list[PromptAnswer] = []
         # Of all: a run that goes on may have little left but what is declined.
         letters = sum(len(prompt.requests) for prompt in prompts) or 1
         in_all = len(prompts) * (1 + len(self.cache_hook.dbdict or ()) / letters)
@@ -280,7 +280,7 @@ class ChoiceAPI(LM):
             if seen and held:
                 if not written:
                     self._note()
-                with writing(self.cache_hook.dbdict):
+                with explain_write(self.cache_hook.dbdict):
                     remember(self, held)
                 held.clear()
             answered += len(good)
@@ -331,7 +331,7 @@ class ChoiceAPI(LM):
         before = record_of(file).get("told", {}).get("letters_read_by", read_by)
         ways = " and ".join(sorted({*before.split(" and "), read_by}))
         told = {"letters_read_by": ways, **self.served.checked}
-        note(file, {"variants": self.served.variant}, "letters", told)
+        write_note(file, {"variants": self.served.variant}, "letters", told)
 
     def _affordable(self, running: int) -> int:
         """Return how many more prompts may be asked now, if each takes what the longest took."""
@@ -380,14 +380,14 @@ class ChoiceAPI(LM):
             f"separately, with --model local-{kind}completions"
         )
 
-    def _declined(self, what: str, answered: Answered) -> EpidemiaError:
+    def _declined(self, what: str, answered: PromptAnswer) -> EpidemiaError:
         """Refuse to leave out what a server's content filter declines."""
         return EpidemiaError(
             f"{self.base_url}: the content filter declines {what} ({answered.declined}): ask "
             "another server, or leave these tasks out"
         )
 
-    def _without_letters(self, first: list[Answered]) -> EpidemiaError:
+    def _without_letters(self, first: list[PromptAnswer]) -> EpidemiaError:
         """Refuse a model that begins its answers with something else than letters."""
         began = [each.began for each in first]
         if all(each.is_cut for each in first):

@@ -35,8 +35,8 @@ from lm_eval_epidemia.models.loading import (
     Given,
     check_adapter,
     check_arguments,
+    explain_loading,
     is_batch_given,
-    loading,
 )
 from lm_eval_epidemia.models.prefix_tree import BLOCK, Costs, Pack, Tree, plan_paths, tree_of
 
@@ -81,7 +81,7 @@ class ChoiceHF(HFLM):
         peft = given.get("peft")
         named = given.get("pretrained", args[0] if args else "")
         what = Given(str(named)) if named else "a model without pretrained="
-        with loading(f"{what} with peft={peft}" if peft else what):
+        with explain_loading(f"{what} with peft={peft}" if peft else what):
             super().__init__(*args, **given)
         # Not batch_size="auto" where none is given, as `choice-vllm` has it: the stock paths then
         # try out what fits before each task, which takes longer than one at a time.
@@ -235,7 +235,7 @@ class ChoiceHF(HFLM):
         those under autocast, with virtual tokens before each prompt (prompt tuning), or whose keys
         depend on how long the prompt is.
         """
-        if self._is_changed or tree_attention.turning_alike(self.model) < tree_attention.ANY:
+        if self._is_changed or tree_attention.count_turning(self.model) < tree_attention.ANY:
             return False
         try:
             with torch.no_grad():
@@ -281,7 +281,7 @@ class ChoiceHF(HFLM):
                 logits = self.model(ids, past_key_values=before, use_cache=True).logits
         if not cut:
             # A model whose head is not called as a module: all positions were computed.
-            logits = at(logits, positions, ids.shape[1])
+            logits = take_positions(logits, positions, ids.shape[1])
         return logits
 
 
@@ -338,7 +338,7 @@ def answers_of(
     return answers
 
 
-def at(states: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:
+def take_positions(states: torch.Tensor, positions: torch.Tensor, length: int) -> torch.Tensor:
     """Take some positions of each row; virtual tokens of a prompt-tuned model stand before."""
     offset = states.shape[1] - length
     where = positions.to(states.device) + offset
@@ -358,7 +358,7 @@ def cut_before(head: Any, positions: torch.Tensor, length: int) -> Iterator[list
         if states.dim() != 3 or states.shape[0] != len(positions) or states.shape[1] < length:
             return None
         cut.append(True)
-        return (at(states, positions, length), *inputs[1:])
+        return (take_positions(states, positions, length), *inputs[1:])
 
     with ExitStack() as stack:
         if head is not None:

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.models.choices import Encoded, Question, answer_requests, remember
-from lm_eval_epidemia.models.loading import check_arguments, is_batch_given, loading
+from lm_eval_epidemia.models.loading import check_arguments, explain_loading, is_batch_given
 
 try:
     from lm_eval.models.vllm_causallms import VLLM
@@ -61,7 +61,9 @@ class ChoiceVLLM(VLLM):
         if not is_batch_given(given):  # the engine batches itself
             given["batch_size"] = "auto"
         check_arguments("choice-vllm", given)
-        with loading(given.get("pretrained", args[0] if args else "a model without pretrained=")):
+        with explain_loading(
+            given.get("pretrained", args[0] if args else "a model without pretrained=")
+        ):
             super().__init__(*args, **given)
 
     def loglikelihood(
@@ -105,7 +107,7 @@ class ChoiceVLLM(VLLM):
         )
         firsts = (output.outputs[0] for output in outputs)
         for question, own in zip(questions, reads, strict=True):
-            yield _answers(question, own, list(islice(firsts, len(own))))
+            yield _join_reads(question, own, list(islice(firsts, len(own))))
 
     def _sampling(self, wanted: Sequence[tuple[int, ...]]) -> list[Any]:
         """Return vLLM's parameters for each read, one object for equal ones."""
@@ -136,7 +138,7 @@ def _reads(question: Question) -> list[_Read]:
     return reads + [(tokens, last[first : first + MOST_IDS]) for first in ends]
 
 
-def _answers(question: Question, reads: Sequence[_Read], outputs: Sequence[Any]) -> list[Answer]:
+def _join_reads(question: Question, reads: Sequence[_Read], outputs: Sequence[Any]) -> list[Answer]:
     """Put the outputs of a question's reads together; None if a token was not returned."""
     known: list[dict[int, float]] = [
         {token: float(getattr(x, "logprob", x)) for token, x in output.logprobs[0].items()}

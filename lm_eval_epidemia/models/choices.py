@@ -58,7 +58,7 @@ class Question(NamedTuple):
     last: list[int]
 
 
-def spaces_moved(context: str, choice: str) -> Key:
+def move_spaces(context: str, choice: str) -> Key:
     """Give a context's trailing spaces to the choice, as lm-eval does."""
     kept = context.rstrip()
     return kept, context[len(kept) :] + choice
@@ -85,7 +85,7 @@ def encode(lm: Any, requests: Sequence[Key], disable_tqdm: bool = False) -> list
         As ``lm._loglikelihood_tokens`` takes them.
     """
     encoder = batch_encoder(lm)
-    moved = [spaces_moved(*request) for request in requests]
+    moved = [move_spaces(*request) for request in requests]
     contexts = list(dict.fromkeys(context for context, _ in moved))
     tokens: dict[str, list[int]] = {}
     with tqdm(total=len(contexts), desc="Tokenizing contexts", disable=disable_tqdm) as bar:
@@ -139,7 +139,7 @@ def _tokens_of_choices(
     return after
 
 
-def group(
+def group_requests(
     encoded: Sequence[Encoded], longest: int, longest_choice: int
 ) -> tuple[list[Question], list[int]]:
     """Group the requests that one forward pass can answer.
@@ -209,7 +209,7 @@ def answer_requests(
             answers[number] = answered
         return answers
     encoded = encode(lm, [request.args for request in requests], quiet)
-    questions, others = group(encoded, *fits)
+    questions, others = group_requests(encoded, *fits)
     others += answer(questions, encoded, answers, quiet)
     if others:
         left = [encoded[number] for number in others]
@@ -263,7 +263,7 @@ def plan(questions: Sequence[Question], limit: int, share: bool) -> list[Batch]:
     return min(plans, key=lambda batches: sum(batch.cost for batch in batches))
 
 
-def common(first: Sequence[int], other: Sequence[int]) -> int:
+def count_common(first: Sequence[int], other: Sequence[int]) -> int:
     """Return how many leading tokens two questions have in common."""
     for place, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
@@ -282,7 +282,7 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
             rows, longer = end - start, max(longest, len(tokens))
             if (rows + 1) * longer > limit:
                 break
-            with_next = common(first.tokens, tokens) if share else 0
+            with_next = count_common(first.tokens, tokens) if share else 0
             # A batch that is large enough is not continued into questions that begin differently.
             enough = rows * (longest - same) >= min(limit // 4, ENOUGH)
             if share and enough and (rows + 1) * with_next < rows * same:
@@ -338,7 +338,7 @@ Tokens = list[int]
 Place = tuple[str, str, bool]
 
 
-class Whole(NamedTuple):
+class TextTokens(NamedTuple):
     """A text's tokens; where each begins and ends, if the tokenizer tells."""
 
     tokens: Tokens
@@ -360,13 +360,13 @@ def batch_encoder(lm: Any) -> Callable[[list[str]], list[Tokens]]:
     told = {"return_offsets_mapping": True} if fast else {}
 
     def by(special: dict[str, bool]) -> _ByLine:
-        def tokenize(texts: list[str]) -> list[Whole]:
+        def tokenize(texts: list[str]) -> list[TextTokens]:
             encoded = lm.tokenizer(texts, **told, **special)
             # Whatever lm-eval does besides, it must come to the same.
             if encoded["input_ids"][0] != lm.tok_encode(texts[0]):
-                return [Whole(lm.tok_encode(text), None) for text in texts]
+                return [TextTokens(lm.tok_encode(text), None) for text in texts]
             offsets = encoded["offset_mapping"] if fast else [None] * len(texts)
-            return [Whole(*whole) for whole in zip(encoded["input_ids"], offsets, strict=True)]
+            return [TextTokens(*whole) for whole in zip(encoded["input_ids"], offsets, strict=True)]
 
         return _ByLine(tokenize)
 
@@ -384,7 +384,7 @@ def batch_encoder(lm: Any) -> Callable[[list[str]], list[Tokens]]:
 class _ByLine:
     """Tokenizes texts of which many share lines; remembers the lines."""
 
-    def __init__(self, tokenize: Callable[[list[str]], list[Whole]]) -> None:
+    def __init__(self, tokenize: Callable[[list[str]], list[TextTokens]]) -> None:
         self._tokenize = tokenize
         #: None if the same line in the same place has had other tokens, or none of its own.
         self._known: dict[Place, Tokens | None] = {}
@@ -418,13 +418,13 @@ class _ByLine:
     def _whole(self, texts: list[str]) -> list[Tokens]:
         return [whole.tokens for _, whole in self._ask(texts, range(len(texts)))]
 
-    def _ask(self, texts: list[str], numbers: Sequence[int]) -> Iterator[tuple[int, Whole]]:
+    def _ask(self, texts: list[str], numbers: Sequence[int]) -> Iterator[tuple[int, TextTokens]]:
         """Tokenize some of the texts as wholes; yield the number of each with its tokens."""
         if numbers:
             wholes = self._tokenize([texts[number] for number in numbers])
             yield from zip(numbers, wholes, strict=True)
 
-    def _learn(self, places: list[Place], whole: Whole) -> None:
+    def _learn(self, places: list[Place], whole: TextTokens) -> None:
         parts = _cut(places, whole)
         for place, tokens in zip(places, parts or repeat(None), strict=False):
             if self._known.setdefault(place, tokens) != tokens:
@@ -441,7 +441,7 @@ def _places(text: str) -> list[Place]:
     return list(zip(lines, chain(following, ("",)), chain((True,), repeat(False)), strict=False))
 
 
-def _cut(places: list[Place], whole: Whole) -> list[Tokens] | None:
+def _cut(places: list[Place], whole: TextTokens) -> list[Tokens] | None:
     """Return the tokens of each line; None if one goes across the end of a line."""
     if whole.offsets is None:
         return None

@@ -53,14 +53,14 @@ KEPT = (
 BESIDE = ("mean", "uniform")
 
 
-class Line(NamedTuple):
+class ScoreLine(NamedTuple):
     """One line of a leaderboard: a name and its (score, standard error) by group."""
 
     respondent: str
     scores: dict[str, tuple[float, float]]
 
 
-def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line:
+def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> ScoreLine:
     from lm_eval import simple_evaluate
     from lm_eval.utils import handle_non_serializable
 
@@ -81,15 +81,17 @@ def _evaluate(name: str, out: Path, groups: list[str], **arguments: Any) -> Line
         lines = (json.dumps(sample, default=handle_non_serializable) for sample in samples[task])
         with atomic_write(folder / f"samples_{task}_demo.jsonl") as temporary:
             temporary.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return _line(name, results, groups)
+    return _make_line(name, results, groups)
 
 
-def _line(name: str, results: dict[str, Any], groups: list[str]) -> Line:
+def _make_line(name: str, results: dict[str, Any], groups: list[str]) -> ScoreLine:
     rows = {group: results["results"][group] for group in groups}
-    return Line(name, {g: (row["score,none"], row["score_stderr,none"]) for g, row in rows.items()})
+    return ScoreLine(
+        name, {g: (row["score,none"], row["score_stderr,none"]) for g, row in rows.items()}
+    )
 
 
-def _beside(groups: list[str], limit: int | None) -> list[Line]:
+def _ask_respondents(groups: list[str], limit: int | None) -> list[ScoreLine]:
     """Return respondents asked what models were asked; they have results of the whole already."""
     from lm_eval import simple_evaluate
 
@@ -99,7 +101,7 @@ def _beside(groups: list[str], limit: int | None) -> list[Line]:
     for kind in BESIDE:
         model = {"model": "epidemia-baseline", "model_args": {"kind": kind}}
         results = simple_evaluate(**asked, **model, task_manager=manager)
-        lines.append(_line(RESPONDENTS[kind], results, groups))
+        lines.append(_make_line(RESPONDENTS[kind], results, groups))
     return lines
 
 
@@ -123,7 +125,7 @@ def _models(named: Sequence[str]) -> list[_Model]:
     return models
 
 
-def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> Line:
+def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> ScoreLine:
     """Let a model answer through choice-hf, in its chat template if it has one."""
     import torch
 
@@ -138,8 +140,10 @@ def _ask(model: _Model, out: Path, groups: list[str], limit: int | None) -> Line
     return _evaluate(name, out, groups, model="choice-hf", **how)
 
 
-def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
-    task = next(name for name in store.available() if name.startswith(f"epidemia_high_{SURVEY}"))
+def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> ScoreLine:
+    task = next(
+        name for name in store.list_available() if name.startswith(f"epidemia_high_{SURVEY}")
+    )
     with (
         tempfile.TemporaryDirectory(prefix="epidemia-") as folder,
         Console(stderr=True).status("a tiny random transformer through lm-eval's hf backend"),
@@ -151,7 +155,7 @@ def _ask_tiny(out: Path, groups: list[str], limit: int | None) -> Line:
         return _evaluate("tiny random Llama (hf)", out, groups, **how)
 
 
-def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[list[Line]]:
+def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> list[list[ScoreLine]]:
     """Evaluate simulated respondents and models on the available tasks of both groups.
 
     Parameters
@@ -182,7 +186,7 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
 
     named = _models(models)
     check_writable(out)
-    available = store.available()
+    available = store.list_available()
     groups = [g for g in DEMO_GROUPS if any(name.startswith(f"{g}_") for name in available)]
     lines = []
     # lm-eval asks for the commit of the folder it runs in, and git complains where there is none.
@@ -197,4 +201,4 @@ def demo(out: Path, limit: int | None = None, models: Sequence[str] = ()) -> lis
             asked.append(_ask(model, out, of_survey, limit))
         if not named and find_spec("torch") and find_spec("transformers"):
             asked.append(_ask_tiny(out, of_survey, limit))
-        return [lines, [*asked, *_beside(of_survey, limit)]] if asked else [lines]
+        return [lines, [*asked, *_ask_respondents(of_survey, limit)]] if asked else [lines]

@@ -19,13 +19,13 @@ from typing import Any, NoReturn, TypeVar
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.harness.keys import quoted
+from lm_eval_epidemia.harness.keys import quote_server
 from lm_eval_epidemia.models.replies import (
     BadReply,
     Declined,
     Stopped,
     Unreached,
-    as_said,
+    quote_words,
     refuse_filtered,
     words_of,
 )
@@ -210,7 +210,7 @@ class Endpoint:
 
     def scrubbed(self, text: str) -> str:
         """Return a server's words in a line, without what was sent as a key."""
-        return quoted(text, self._headers)
+        return quote_server(text, self._headers)
 
     def _posted(self, url: str, content: bytes) -> Any:
         """Post once; return the JSON of the reply."""
@@ -251,7 +251,7 @@ class Endpoint:
                 return answer
             fault = "an error in an answer (HTTP 200)"
             refuse_filtered(words_of(body))
-        raise BadReply(fault, as_said(self.scrubbed(words_of(body))))
+        raise BadReply(fault, quote_words(self.scrubbed(words_of(body))))
 
     def _not_well(self, status: int, headers: Mapping[str, str], words: str) -> NoReturn:
         """Raise what a status other than 200 comes to; `words` are the server's."""
@@ -266,7 +266,7 @@ class Endpoint:
                     "command again after that"
                 )
             limits = status == 429 or seconds is not None
-            raise BadReply(f"HTTP {status}", as_said(words), seconds or 0.0, limits)
+            raise BadReply(f"HTTP {status}", quote_words(words), seconds or 0.0, limits)
         if status in (400, 403, 413, 422):
             refuse_filtered(words)
         if status in (400, 413, 422):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.notices import warn
 
@@ -62,7 +62,7 @@ def is_batch_given(given: Mapping[str, Any]) -> bool:
 
 
 @contextmanager
-def loading(what: object) -> Iterator[None]:
+def explain_loading(what: object) -> Iterator[None]:
     """Put what was given in front of an error of the libraries that load it."""
     try:
         yield
@@ -96,7 +96,7 @@ def read_arguments(name: str, kind: type[M], given: Mapping[str, Any]) -> M:
         argument = str(fault["loc"][0])
         if fault["type"] == "extra_forbidden":
             raise EpidemiaError(
-                f"{name} has no argument {argument!r} ({nearest(argument, kind.model_fields)})"
+                f"{name} has no argument {argument!r} ({suggest(argument, kind.model_fields)})"
             ) from None
         raise EpidemiaError(f"{name}: {argument}={given[argument]}: {fault['msg']}") from None
 
@@ -175,7 +175,7 @@ def _check_base(peft: str, named: str | None, pretrained: str) -> None:
         )
 
 
-def _here(named: str) -> Path | None:
+def _find_folder(named: str) -> Path | None:
     """Return the folder of a model, if it is here: as a folder, or downloaded from the Hub."""
     if Path(named).is_dir():
         return Path(named)
@@ -189,7 +189,7 @@ def _here(named: str) -> Path | None:
 
 def _same_weights(*named: str) -> bool | None:
     """Tell whether two models have the same weights; None if their files are not here, or alike."""
-    folders = [_here(name) for name in named]
+    folders = [_find_folder(name) for name in named]
     files, others = (
         {path.name: path for path in folder.iterdir() if re.fullmatch(_WEIGHTS, path.name)}
         if folder
@@ -222,7 +222,7 @@ def check_model(given: Given) -> bool:
         from transformers import AutoConfig, AutoTokenizer
 
     more = {"gguf_file": given.gguf_file} if given.gguf_file else {}
-    with loading(given):
+    with explain_loading(given):
         AutoConfig.from_pretrained(given.pretrained, **more)
         tokenizer = AutoTokenizer.from_pretrained(given.pretrained, **more)
     return bool(tokenizer.chat_template)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.models.choices import Batch, Question, common, plan
+from lm_eval_epidemia.models.choices import Batch, Question, count_common, plan
 
 #: Tokens of a block: of 32, 64, 128 and 256 the fastest on a processor (64 is as fast).
 BLOCK = 128
@@ -72,7 +72,7 @@ def tree_of(questions: Sequence[Question]) -> Tree:
     path: list[int] = []
     before: Sequence[int] = ()
     for question in questions:
-        same, length = common(before, question.tokens), len(question.tokens)
+        same, length = count_common(before, question.tokens), len(question.tokens)
         start, path = len(tokens), path[:same]
         path += range(start, start + length - same)
         tokens += question.tokens[same:]
@@ -163,7 +163,7 @@ def packs(questions: Sequence[Question], limit: int, reads: int) -> list[Pack]:
         Positions of a pack that reach the output head, at most, for the memory of their logits.
     """
     ordered = sorted(questions, key=lambda q: (q.tokens, q.shared, q.requests))
-    again = [0, *(common(a.tokens, b.tokens) for a, b in pairwise(ordered))]
+    again = [0, *(count_common(a.tokens, b.tokens) for a, b in pairwise(ordered))]
     cut: list[Pack] = []
     start = 0
     while start < len(ordered):

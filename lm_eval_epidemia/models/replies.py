@@ -80,7 +80,7 @@ def words_of(body: bytes) -> str:
     return str(error)
 
 
-def as_said(words: str) -> str:
+def quote_words(words: str) -> str:
     return f"the server said: {words}" if words else ""
 
 
@@ -99,11 +99,11 @@ EXCLUDED = -1000
 _SPACES = ("▁", "Ġ")
 
 
-class Without(BadReply):
+class NoLogprobs(BadReply):
     """A reply without log-probabilities: a slip, or a server that gives none."""
 
 
-class Shown(NamedTuple):
+class ShownTokens(NamedTuple):
     """The tokens that a server shows for the first position.
 
     Attributes
@@ -124,7 +124,7 @@ def spellings(choice: str, add: bool) -> tuple[str, ...]:
     return (letter, f" {letter}", f"{letter}.") if add else (choice,)
 
 
-def shown_in(reply: Any) -> Shown:
+def read_shown(reply: Any) -> ShownTokens:
     """Read the reply of a server, of chat completions or of completions.
 
     Raises
@@ -137,18 +137,18 @@ def shown_in(reply: Any) -> Shown:
         raise BadReply("an answer without choices")
     refuse_filtered(str(choices[0].get("finish_reason")))
     if not (told := choices[0].get("logprobs")):
-        raise Without("an answer without log-probabilities")
+        raise NoLogprobs("an answer without log-probabilities")
     if isinstance(told, dict) and "content" in told:
         return read_content(told["content"])
     try:
         written, pairs = told["tokens"][0], list(told["top_logprobs"][0].items())
         top = [(token, float(x)) for token, x in pairs]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
-        raise Without("log-probabilities in no known form") from None
-    return checked(top, written)
+        raise NoLogprobs("log-probabilities in no known form") from None
+    return check_shown(top, written)
 
 
-def read_content(tokens: Any) -> Shown:
+def read_content(tokens: Any) -> ShownTokens:
     """Read the first of a list of tokens, each with its likeliest ones, as most servers write it.
 
     Raises
@@ -157,17 +157,17 @@ def read_content(tokens: Any) -> Shown:
         If it does not say what it should.
     """
     if not tokens:
-        raise Without("an answer without log-probabilities")
+        raise NoLogprobs("an answer without log-probabilities")
     try:
         first = tokens[0]
         top = [(x["token"], float(x["logprob"])) for x in first["top_logprobs"]]
         written = first["token"]
     except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
-        raise Without("log-probabilities in no known form") from None
-    return checked(top, written)
+        raise NoLogprobs("log-probabilities in no known form") from None
+    return check_shown(top, written)
 
 
-def checked(top: list[tuple[str, float]], written: str) -> Shown:
+def check_shown(top: list[tuple[str, float]], written: str) -> ShownTokens:
     """Return the tokens shown, in order, if their probabilities are possible.
 
     Parameters
@@ -187,13 +187,13 @@ def checked(top: list[tuple[str, float]], written: str) -> Shown:
     # The same token twice is a slip; two tokens that read alike have probabilities of their own.
     top = sorted(dict.fromkeys(top), key=lambda pair: -pair[1])
     if not top:
-        raise Without("an answer without its likeliest tokens")
+        raise NoLogprobs("an answer without its likeliest tokens")
     if top[0][1] > math.log(MOST_MASS) or _sum(x for _, x in top) > math.log(MOST_MASS):
         raise BadReply("probabilities that sum to more than 1")
-    return Shown(top, written)
+    return ShownTokens(top, written)
 
 
-def is_cut(shown: Shown, asked: int, by_ids: bool) -> bool:
+def is_cut(shown: ShownTokens, asked: int, by_ids: bool) -> bool:
     """Whether a server shows what its sampler leaves, not what the model predicts.
 
     A model leaves every token some probability. After sampling (temperature 0, top-p), fewer tokens
@@ -212,7 +212,7 @@ def _sum(logprobs: Iterable[float]) -> float:
     return most + math.log(math.fsum(math.exp(x - most) for x in known)) if known else most
 
 
-def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bool]]:
+def read_by_id(shown: ShownTokens, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bool]]:
     """Read letters whose tokens were named by their ids.
 
     Parameters
@@ -234,7 +234,7 @@ def by_id(shown: Shown, wanted: Sequence[Sequence[int]]) -> list[tuple[float, bo
     return [(_sum(known[token] for token in ids), shown.said in ids) for ids in written]
 
 
-def by_text(shown: Shown, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
+def read_by_text(shown: ShownTokens, choices: Sequence[str], add: bool) -> list[tuple[float, bool]]:
     """Read letters among the likeliest tokens.
 
     Letters that are not shown share the remaining probability, each at most that of the last token

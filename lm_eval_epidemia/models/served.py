@@ -19,22 +19,22 @@ from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.ask.within import Withheld, Within
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import beside, refuse_template
+from lm_eval_epidemia.harness.servers import join_url, refuse_template
 from lm_eval_epidemia.models import servers
-from lm_eval_epidemia.models.choices import spaces_moved
+from lm_eval_epidemia.models.choices import move_spaces
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.replies import (
     BadReply,
     Declined,
     Filtered,
-    Shown,
-    Without,
-    by_id,
-    by_text,
+    NoLogprobs,
+    ShownTokens,
     is_cut,
+    read_by_id,
+    read_by_text,
     spellings,
 )
-from lm_eval_epidemia.models.servers import TOPS, Asked, Form, Found, Server
+from lm_eval_epidemia.models.servers import TOPS, Form, Found, Server, TokenRequest
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"
@@ -148,7 +148,7 @@ class Served:
         repeats = {} if self.apart is None else {"repeatable": self.apart <= servers.REPEATS}
         return {"server": self.server or "not known", **repeats}
 
-    def answer(self, prompt: Prompt) -> Answered:
+    def answer(self, prompt: Prompt) -> PromptAnswer:
         """Send a prompt; the first one also determines the form.
 
         Raises
@@ -170,7 +170,7 @@ class Served:
                 raise EpidemiaError(text) from None
         except Filtered as error:
             said, none = self.endpoint.scrubbed(str(error)), (Withheld("nan"), False)
-            return Answered([none] * len(prompt.choices), "", declined=said)
+            return PromptAnswer([none] * len(prompt.choices), "", declined=said)
         except EpidemiaError as error:
             if not self.found or not self.server or self.server in str(error):
                 raise
@@ -178,7 +178,7 @@ class Served:
                 f"{error}. The server is {self.server}: {self.found.server.way_out}"
             ) from None
 
-    def _first(self, prompt: Prompt) -> Answered:
+    def _first(self, prompt: Prompt) -> PromptAnswer:
         """Ask in one way after the other until the server takes one, and check what it shows.
 
         Whether it heeds token ids is seen from whether it returns tokens that are not likely, not
@@ -186,7 +186,7 @@ class Served:
         """
         url, words = self.endpoint.url, ""
         found = self.found = self.endpoint.until(
-            lambda: servers.find(url, self._given, self.endpoint.verify), url
+            lambda: servers.find_server(url, self._given, self.endpoint.verify), url
         )
         if found.server is servers.OLLAMA and not self.chat and not servers.is_ollamas(url):
             refuse_template(url, found.version)
@@ -223,7 +223,7 @@ class Served:
                 raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
         if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
             raise EpidemiaError(self.after_sampling)
-        self.apart = servers.unlike(*shown)
+        self.apart = servers.measure_difference(*shown)
         server = self.found.server
         form = server.form_by_ids if how.form.by_ids else server.form
         other = form(not self.chat)
@@ -231,7 +231,7 @@ class Served:
         # Addresses that are not there, and models without a template, say nothing.
         with suppress(Declined, EpidemiaError):
             another = other and self._probed(how._replace(form=other), not self.chat, once=True)
-        alike = another and servers.same(shown[0], another)
+        alike = another and servers.is_same_answer(shown[0], another)
         told = [f"letters are read by {self.read_by}"]
         if self.apart > servers.REPEATS:
             apart = f"{self.apart:.2f} apart"
@@ -245,7 +245,7 @@ class Served:
         if alike:
             servers.refuse_alike(self.endpoint.url, self.found)
 
-    def _probed(self, how: How, chat: bool, once: bool = False) -> Shown:
+    def _probed(self, how: How, chat: bool, once: bool = False) -> ShownTokens:
         """Return what is shown after the prompt whose answer is certain."""
         content: Any = [{"role": "user", "content": servers.PROBE}] if chat else servers.PROBE
         ids: set[int] = set()
@@ -256,13 +256,13 @@ class Served:
             ids = set(chain.from_iterable(wanted or ()))
         asked = self._question(content, how, sorted(ids))
 
-        def read(reply: Any) -> Shown:
+        def read(reply: Any) -> ShownTokens:
             self._count(reply)
             return how.form.read(reply, asked)
 
         url = None
         if chat != self.chat:
-            url = beside(self.endpoint.url, "v1/chat/completions" if chat else "v1/completions")
+            url = join_url(self.endpoint.url, "v1/chat/completions" if chat else "v1/completions")
         return self._post(asked, how, read, url, once)
 
     @property
@@ -289,7 +289,7 @@ class Served:
             f"'logprobs'. {WAY_OUT}"
         )
 
-    def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> Answered:
+    def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> PromptAnswer:
         wanted = self._tokens_of(prompt) if how.form.by_ids else None
         if how.form.by_ids and wanted is None:  # a letter that is not one token
             assert self.found
@@ -301,11 +301,11 @@ class Served:
         content = json.loads(prompt.context.prompt) if self.chat else prompt.context
         question = self._question(content, how, sorted(asked))
 
-        def read(reply: Any) -> Answered:
+        def read(reply: Any) -> PromptAnswer:
             tokens = self._count(reply)
             try:
                 shown = how.form.read(reply, question)
-            except Without as error:
+            except NoLogprobs as error:
                 self._slips += trial
                 if trial and self._slips == min(SLIPS, self.endpoint.tries):
                     raise self._without(str(error)) from None
@@ -313,26 +313,26 @@ class Served:
             self.counts &= tokens > 0
             cut = is_cut(shown, how.top, how.form.by_ids)
             if wanted is None:
-                return Answered(by_text(shown, prompt.choices, self.adds), shown.said, cut)
+                return PromptAnswer(read_by_text(shown, prompt.choices, self.adds), shown.said, cut)
             if trial:
                 try:
-                    by_id(shown, [sorted(asked)])
+                    read_by_id(shown, [sorted(asked)])
                 except BadReply as error:
                     raise Declined(str(error)) from None
-            return Answered(by_id(shown, wanted), shown.said, cut)
+            return PromptAnswer(read_by_id(shown, wanted), shown.said, cut)
 
         return self._post(question, how, read)
 
-    def _question(self, content: Any, how: How, ids: list[int]) -> Asked:
+    def _question(self, content: Any, how: How, ids: list[int]) -> TokenRequest:
         # A token of letters is seldom less than two characters of a prompt.
         room = 4096
         while room < self.longest_text / 2:
             room *= 2
-        return Asked(self.model, content, how.top, ids, how.limit, room, self._more)
+        return TokenRequest(self.model, content, how.top, ids, how.limit, room, self._more)
 
     def _post(
         self,
-        asked: Asked,
+        asked: TokenRequest,
         how: How,
         read: Callable[[Any], T],
         url: str | None = None,
@@ -345,7 +345,7 @@ class Served:
         if self.most and self.tokens + expected > self.most:
             raise EpidemiaError(self.over_limit)
         if how.form.path:
-            url = beside(self.endpoint.url, how.form.path)
+            url = join_url(self.endpoint.url, how.form.path)
         # Whether a second form is there is tried once, and its lack is no fault.
         return self.endpoint.ask(
             how.form.body(asked), read, url, tries=1 if once else None, noted=not once
@@ -353,7 +353,7 @@ class Served:
 
     def _count(self, reply: Any) -> int:
         """Count the tokens of a reply, also of one that cannot be used."""
-        total = counted(reply)
+        total = count_tokens(reply)
         with self._lock:
             self.tokens += total
             self.longest = max(self.longest, total)
@@ -395,7 +395,7 @@ class Prompt(NamedTuple):
     requests: list[tuple[int, int]]
 
 
-class Answered(NamedTuple):
+class PromptAnswer(NamedTuple):
     """The answer to a prompt.
 
     Attributes
@@ -416,7 +416,7 @@ class Answered(NamedTuple):
     declined: str = ""
 
 
-def is_seen(answered: Answered) -> bool:
+def is_seen(answered: PromptAnswer) -> bool:
     """Whether any letter was generated, or is likely enough to say something of the model."""
     if answered.is_cut or answered.declined:
         return False
@@ -430,7 +430,7 @@ def task_of(requests: Sequence[Any]) -> str:
     return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
 
 
-def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
+def group_prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
     """Group the requests that one prompt answers.
 
     Raises
@@ -460,7 +460,7 @@ def prompts_of(requests: Sequence[Any], chat: bool) -> list[Prompt]:
                 wrong = "chat messages, not plain text: add --apply_chat_template"
             raise EpidemiaError(f"{task_of([request])}: base_url accepts {wrong}")
         if not chat:
-            context, choice = spaces_moved(context, choice)
+            context, choice = move_spaces(context, choice)
         choices, numbers = by_context.setdefault(context, ({}, []))
         numbers.append((number, choices.setdefault(choice, len(choices))))
     return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]
@@ -474,7 +474,7 @@ COUNTS = (
 )
 
 
-def counted(reply: Any) -> int:
+def count_tokens(reply: Any) -> int:
     """Read how many tokens a request took; 0 if that is not said."""
     said: Mapping[str, Any] = reply if isinstance(reply, dict) else {}
     usage = said.get("usage") or said.get("meta_info") or said
@@ -535,7 +535,7 @@ class ServerTokenizer:
             return tuple(tokens)
 
         asked = {"model": self._model, "prompt": text, "add_special_tokens": False}
-        url = beside(self._endpoint.url, "tokenize")
+        url = join_url(self._endpoint.url, "tokenize")
         with suppress(Declined, EpidemiaError):
             return self._endpoint.ask(asked, read, url, tries=3) if text else ()
         return ()

@@ -11,14 +11,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import Unavailable, what_it_says
+from lm_eval_epidemia.harness.servers import Unavailable, ask_server
 from lm_eval_epidemia.models.replies import (
     BadReply,
-    Shown,
-    Without,
-    checked,
+    NoLogprobs,
+    ShownTokens,
+    check_shown,
     read_content,
-    shown_in,
+    read_shown,
 )
 
 #: Likeliest tokens that are asked for; a server that shows fewer is asked for fewer.
@@ -37,7 +37,7 @@ REPEATS, APART, FEWEST = 0.01, 0.01, 5
 _logger = logging.getLogger("lm_eval_epidemia")
 
 
-class Asked(NamedTuple):
+class TokenRequest(NamedTuple):
     """What a request asks, whatever the server calls it.
 
     Attributes
@@ -72,20 +72,20 @@ class Form(NamedTuple):
     Attributes
     ----------
     body : callable
-        From `Asked` to the JSON of the request.
+        From `TokenRequest` to the JSON of the request.
     path : str
         Where it is posted, beside the OpenAI-like addresses; empty: to ``base_url``.
     read : callable
-        From the JSON of the reply, and `Asked`, to what it shows.
+        From the JSON of the reply, and `TokenRequest`, to what it shows.
     tops : tuple of int
         Numbers of likeliest tokens to ask for, the best first.
     by_ids : bool
         Whether letters are named by their token ids.
     """
 
-    body: Callable[[Asked], dict[str, Any]]
+    body: Callable[[TokenRequest], dict[str, Any]]
     path: str = ""
-    read: Callable[[Any, Asked], Shown] = lambda reply, asked: shown_in(reply)
+    read: Callable[[Any, TokenRequest], ShownTokens] = lambda reply, asked: read_shown(reply)
     tops: tuple[int, ...] = TOPS
     by_ids: bool = False
 
@@ -123,7 +123,7 @@ class Server(NamedTuple):
         return self.chat_by_ids if chat else self.plain_by_ids
 
 
-def _said(answers: Mapping[str, Any], path: str, key: str) -> Any:
+def _read_key(answers: Mapping[str, Any], path: str, key: str) -> Any:
     """Return one thing that a server says of itself; None if it does not."""
     answer = answers.get(path)
     return answer.get(key) if isinstance(answer, dict) else None
@@ -131,7 +131,7 @@ def _said(answers: Mapping[str, Any], path: str, key: str) -> Any:
 
 def _owner(answers: Mapping[str, Any]) -> str:
     """Return who owns its models, by ``/v1/models``: most servers give their own name."""
-    models = _said(answers, "v1/models", "data")
+    models = _read_key(answers, "v1/models", "data")
     first = models[0] if isinstance(models, list) and models else None
     name = first.get("owned_by") if isinstance(first, dict) else None
     return name if isinstance(name, str) else ""
@@ -141,19 +141,19 @@ def _owner(answers: Mapping[str, Any]) -> str:
 # the ids of the tokens whose log-probabilities to show.
 
 
-def _openai_body(asked: Asked) -> dict[str, Any]:
+def _openai_body(asked: TokenRequest) -> dict[str, Any]:
     body: dict[str, Any] = {"model": asked.model, asked.limit: 1, "temperature": 0, **asked.more}
     if asked.ids:
         body |= {"logprob_token_ids": list(asked.ids), "return_tokens_as_token_ids": True}
     return body
 
 
-def _plain_body(asked: Asked) -> dict[str, Any]:
+def _plain_body(asked: TokenRequest) -> dict[str, Any]:
     """Return the request of ``/v1/completions``."""
     return _openai_body(asked) | {"prompt": asked.content, "logprobs": asked.top}
 
 
-def _chat_body(asked: Asked) -> dict[str, Any]:
+def _chat_body(asked: TokenRequest) -> dict[str, Any]:
     """Return the request of ``/v1/chat/completions``."""
     body, messages = _openai_body(asked), asked.content
     if messages and messages[-1]["role"] == "assistant":  # begun by the task's gen_prefix
@@ -163,7 +163,7 @@ def _chat_body(asked: Asked) -> dict[str, Any]:
 
 def _is_vllm(answers: Mapping[str, Any]) -> str | None:
     is_vllm = _owner(answers) == "vllm"
-    return str(_said(answers, "version", "version") or "") if is_vllm else None
+    return str(_read_key(answers, "version", "version") or "") if is_vllm else None
 
 
 #: Servers by what they write as the owner of their models.
@@ -202,7 +202,7 @@ OTHER = VLLM._replace(
 # unknown fields, and answers with the one model it serves, whatever name is given.
 
 
-def _llama_cpp_body(asked: Asked) -> dict[str, Any]:
+def _llama_cpp_body(asked: TokenRequest) -> dict[str, Any]:
     return {
         "model": asked.model,
         "prompt": asked.content,
@@ -215,8 +215,8 @@ def _llama_cpp_body(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _read_llama_cpp(reply: Any, asked: Asked) -> Shown:
-    shown = read_content(_said({"": reply}, "", "completion_probabilities"))
+def _read_llama_cpp(reply: Any, asked: TokenRequest) -> ShownTokens:
+    shown = read_content(_read_key({"": reply}, "", "completion_probabilities"))
     if reply.get("truncated"):
         raise EpidemiaError(
             "a prompt exceeded the context and was cut: start the server with a larger -c"
@@ -225,7 +225,7 @@ def _read_llama_cpp(reply: Any, asked: Asked) -> Shown:
 
 
 def _is_llama_cpp(answers: Mapping[str, Any]) -> str | None:
-    build = _said(answers, "props", "build_info")
+    build = _read_key(answers, "props", "build_info")
     # With --api-key it tells its models only.
     return build if isinstance(build, str) else "" if _owner(answers) == "llamacpp" else None
 
@@ -246,18 +246,18 @@ LLAMA_CPP = Server(
 # take it answers by dropping the connection.
 
 
-def _mlx_body(asked: Asked) -> dict[str, Any]:
+def _mlx_body(asked: TokenRequest) -> dict[str, Any]:
     return _plain_body(asked) | {"logprobs": True, "top_logprobs": asked.top}
 
 
-def _read_mlx(reply: Any, asked: Asked) -> Shown:
-    shown = shown_in(reply)
+def _read_mlx(reply: Any, asked: TokenRequest) -> ShownTokens:
+    shown = read_shown(reply)
     # At temperature 0 it writes the likeliest.
     return shown._replace(said=shown.top[0][0])
 
 
 def _is_mlx(answers: Mapping[str, Any]) -> str | None:
-    is_list = _said(answers, "v1/models", "object") == "list"
+    is_list = _read_key(answers, "v1/models", "object") == "list"
     by_python = str(answers.get("Server", "")).startswith("BaseHTTP")
     return "" if is_list and by_python and not _owner(answers) else None
 
@@ -279,7 +279,7 @@ MLX = Server(
 # it; in others, the reported number of tokens reveals it.
 
 
-def _ollama_body(asked: Asked) -> dict[str, Any]:
+def _ollama_body(asked: TokenRequest) -> dict[str, Any]:
     return {
         "model": asked.model,
         "stream": False,
@@ -291,11 +291,11 @@ def _ollama_body(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _ollama_plain_body(asked: Asked) -> dict[str, Any]:
+def _ollama_plain_body(asked: TokenRequest) -> dict[str, Any]:
     return _ollama_body(asked) | {"prompt": asked.content, "raw": True}
 
 
-def _ollama_chat_body(asked: Asked) -> dict[str, Any]:
+def _ollama_chat_body(asked: TokenRequest) -> dict[str, Any]:
     # Older versions silently drop the first turns of a chat that is too long.
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
@@ -309,8 +309,8 @@ def _ollama_chat_body(asked: Asked) -> dict[str, Any]:
     return _ollama_body(asked) | {"messages": asked.content, **more}
 
 
-def _read_ollama(reply: Any, asked: Asked) -> Shown:
-    shown = read_content(_said({"": reply}, "", "logprobs"))
+def _read_ollama(reply: Any, asked: TokenRequest) -> ShownTokens:
+    shown = read_content(_read_key({"": reply}, "", "logprobs"))
     tokens = reply.get("prompt_eval_count")
     if isinstance(tokens, int) and tokens >= asked.room - 1:
         raise EpidemiaError(
@@ -321,7 +321,7 @@ def _read_ollama(reply: Any, asked: Asked) -> Shown:
 
 
 def _is_ollama(answers: Mapping[str, Any]) -> str | None:
-    version = _said(answers, "api/version", "version")
+    version = _read_key(answers, "api/version", "version")
     return version if isinstance(version, str) else None
 
 
@@ -339,7 +339,7 @@ OLLAMA = Server(
 # SGLang: ``/generate`` shows the log-probabilities of exactly the tokens that one names by ids.
 
 
-def _sglang_body(asked: Asked) -> dict[str, Any]:
+def _sglang_body(asked: TokenRequest) -> dict[str, Any]:
     return {
         "text": asked.content,
         "sampling_params": {"max_new_tokens": 1, "temperature": 0},
@@ -348,21 +348,23 @@ def _sglang_body(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _read_sglang(reply: Any, asked: Asked) -> Shown:
+def _read_sglang(reply: Any, asked: TokenRequest) -> ShownTokens:
     try:
         told = reply["meta_info"]
         named = told["output_token_ids_logprobs"][0]
         top = [(f"token_id:{token}", float(x)) for x, token, *_ in named]
         written = f"token_id:{told['output_token_logprobs'][0][1]}"
     except (LookupError, TypeError, ValueError, OverflowError):
-        raise Without("an answer without the log-probabilities of the tokens asked for") from None
-    return checked(top, written)
+        raise NoLogprobs(
+            "an answer without the log-probabilities of the tokens asked for"
+        ) from None
+    return check_shown(top, written)
 
 
 def _is_sglang(answers: Mapping[str, Any]) -> str | None:
-    is_sglang = isinstance(_said(answers, "get_model_info", "model_path"), str)
+    is_sglang = isinstance(_read_key(answers, "get_model_info", "model_path"), str)
     is_sglang = is_sglang or _owner(answers) == "sglang"
-    return str(_said(answers, "get_server_info", "version") or "") if is_sglang else None
+    return str(_read_key(answers, "get_server_info", "version") or "") if is_sglang else None
 
 
 SGLANG = Server(
@@ -409,7 +411,7 @@ class Found(NamedTuple):
         )
 
 
-def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
+def find_server(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
     """Detect the server at an address, by requests that generate nothing and carry no key.
 
     Parameters
@@ -426,7 +428,7 @@ def find(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
     """
     if given != "auto":
         return Found(BY_NAME[given], "", True)
-    answers = what_it_says(url, PATHS, verify)
+    answers = ask_server(url, PATHS, verify)
     if isinstance(answers.get("props"), Unavailable):
         raise BadReply("HTTP 503 at /props", "llama-server says so while it loads its model")
     # Only Ollama has this address.
@@ -442,7 +444,7 @@ def is_ollamas(url: str) -> bool:
     return url.partition("?")[0].endswith("/api/generate")
 
 
-def unlike(one: Shown, other: Shown) -> float:
+def measure_difference(one: ShownTokens, other: ShownTokens) -> float:
     """Return how far two answers to the same prompt are apart: the most of any probability."""
     first, second = dict(one.top), dict(other.top)
     both = first.keys() & second.keys()
@@ -451,7 +453,7 @@ def unlike(one: Shown, other: Shown) -> float:
     return max(abs(exp(first[token]) - exp(second[token])) for token in both)
 
 
-def same(one: Shown, other: Shown) -> bool | None:
+def is_same_answer(one: ShownTokens, other: ShownTokens) -> bool | None:
     """Whether two prompts got the very same answer; None if too little is shown to tell."""
     first, second = dict(one.top), dict(other.top)
     both = first.keys() & second.keys()

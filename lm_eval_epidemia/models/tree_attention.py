@@ -162,11 +162,11 @@ def longest_prompt(
         return 0
     # Some models have windows in their masks only; none shows in a trial shorter than it.
     named = [getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size")]
-    longest = min([turning_alike(model), *windows, *filter(None, named)])
+    longest = min([count_turning(model), *windows, *filter(None, named)])
     return longest if windows and _same(logits, expected) else 0
 
 
-def turning_alike(model: Any) -> int:
+def count_turning(model: Any) -> int:
     """Return up to how many tokens positions turn alike in every forward pass, `ANY` without end.
 
     Of rotary embeddings of the types "dynamic" and "longrope", the longest row of a pass decides:

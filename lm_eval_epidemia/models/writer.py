@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
-from lm_eval_epidemia.models.loading import loading
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
+from lm_eval_epidemia.models.loading import explain_loading
 
 #: A note of 200 words and its tags, with room for a slip that the checker then sees.
 MOST_TOKENS = 400
@@ -43,13 +43,13 @@ class ModelWriter:
         if backend not in known:
             raise EpidemiaError(
                 f"--writer {backend!r}: expected 'template' or a model type of lm-eval "
-                f"({nearest(backend, known)}). Give the model's name after it, as in --writer "
+                f"({suggest(backend, known)}). Give the model's name after it, as in --writer "
                 "hf,pretrained=NAME"
             )
         self.seed = seed
         # The device is what lm_eval's command gives where none is named.
         given = {"device": "cuda:0", **simple_parse_args_string(args)}
-        with loading(f"--writer {backend},{args}"):
+        with explain_loading(f"--writer {backend},{args}"):
             self._model: Any = get_model(backend).create_from_arg_obj(given)
             tokenizer = getattr(self._model, "tokenizer", None)
         # A chat endpoint has the template itself, and takes messages.

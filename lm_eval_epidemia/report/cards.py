@@ -22,17 +22,17 @@ from lm_eval_epidemia.surveys.variable import Universe
 OTHERS: tuple[Scheme, ...] = ("design", "population")
 
 
-def _words(text: str) -> str:
+def _join_words(text: str) -> str:
     return " ".join(text.split())
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Escape Markdown syntax, because records may come from any file."""
-    return re.sub(r"([\\`*|\[\]]|<(?=[/!?a-zA-Z]))", r"\\\1", _words(text))
+    return re.sub(r"([\\`*|\[\]]|<(?=[/!?a-zA-Z]))", r"\\\1", _join_words(text))
 
 
 def _code(text: str) -> str:
-    return f"`{_words(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
+    return f"`{_join_words(text).replace('`', chr(39)).replace('|', chr(92) + '|')}`"
 
 
 def _columns(record: Record, column: str, vintages: Sequence[str] = ()) -> str:
@@ -45,7 +45,7 @@ def _is_address(text: str | None) -> bool:
     return bool(re.fullmatch(r"https?://[^\s<>]+", text or ""))
 
 
-def _asked(universe: Sequence[Universe]) -> str:
+def _describe_universe(universe: Sequence[Universe]) -> str:
     """Describe a restriction: ``AGEP 18-79 and ESR 1, 2, 4, 5``."""
     parts = []
     for item in universe:
@@ -69,12 +69,12 @@ def _design(record: Record) -> str:
 
 
 def _files(vintage: Vintage) -> str:
-    names = [(_plain(file.name), file.url) for file in vintage.files]
+    names = [(_escape_markdown(file.name), file.url) for file in vintage.files]
     files = ", ".join(f"[{name}]({url})" if url else name for name, url in names)
     return f"{files} ([page]({vintage.page}))" if _is_address(vintage.page) else files
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return "" if value != value else f"{value:.4f}"
 
 
@@ -84,18 +84,18 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> dict[str, Any]:
     dropped: dict[str, list[str]] = {}
     rows = []
     for task, entry in entries.items():
-        shipped = store.load(task, name)
+        shipped = store.load_truth(task, name)
         anchors = scoring.Anchors.of(shipped)
         others = [
             shipped.d_perfect(scheme=scheme) if scheme in shipped.distances else float("nan")
             for scheme in OTHERS
         ]
-        mean = float(scoring.scale(anchors.mean, anchors.zero, anchors.perfect))
+        mean = float(scoring.scale_distance(anchors.mean, anchors.zero, anchors.perfect))
         rows.append(
             [
                 *(f"`{task}`", f"{len(shipped.weights):,}"),
                 f"{entry['records']:,}" if entry["records"] else "",
-                *map(_number, (*anchors[:4], *others)),
+                *map(_format_number, (*anchors[:4], *others)),
                 f"{mean:.1f}" + (f" ({anchors.said})" if anchors.said else ""),
             ]
         )
@@ -104,7 +104,7 @@ def _truth(record: Record, name: str, truth: dict[str, Any]) -> dict[str, Any]:
     return {
         **{"rows": truth["rows"], "weight": truth["weight"], "tasks": rows},
         "what": "rows" if vintage.tables else "records",
-        "note": _words(vintage.note or ""),
+        "note": _join_words(vintage.note or ""),
         "rules": [
             (rule, ", ".join(rule.outcomes if rule.method == "rake" else ()))
             for rule in vintage.adjustments
@@ -122,11 +122,11 @@ def _variables(record: Record) -> Iterator[list[str]]:
                 labels = [*labels[:5], "...", *labels[-2:]]
             column = _columns(record, way.column, way.vintages)
             column += f" ({', '.join(way.vintages)})" if way.vintages else ""
-            levels = _plain("; ".join(labels))
-            yield [name, column, str(len(way.levels)), levels, _plain(way.question or "")]
+            levels = _escape_markdown("; ".join(labels))
+            yield [name, column, str(len(way.levels)), levels, _escape_markdown(way.question or "")]
 
 
-def card(record: Record) -> str:
+def render_card(record: Record) -> str:
     """Write the data card of a survey.
 
     Parameters
@@ -155,12 +155,12 @@ def card(record: Record) -> str:
     environment = jinja2.Environment(
         trim_blocks=True, undefined=jinja2.StrictUndefined, keep_trailing_newline=True
     )
-    environment.filters |= {"plain": _plain, "words": _words, "files": _files}
+    environment.filters |= {"plain": _escape_markdown, "words": _join_words, "files": _files}
     environment.filters["address"] = _is_address
     return environment.from_string((files(__package__) / "card.md").read_text("utf-8")).render(
         record=record,
         design=_design(record),
-        universe=_asked(record.universe),
+        universe=_describe_universe(record.universe),
         official="" if is_own else record.official,
         shipped={n: _truth(record, n, shipped[n]) for n in record.vintages if n in shipped},
         waiting=waiting,

@@ -18,7 +18,7 @@ import pandas as pd
 import vl_convert
 
 from lm_eval_epidemia.report.figures import Axis, Chart
-from lm_eval_epidemia.report.render import cut
+from lm_eval_epidemia.report.render import cut_text
 
 #: Okabe and Ito's colours, but for those of too little contrast with a light page or a dark one:
 #: all have 3 and more with both (WCAG 1.4.11).
@@ -52,7 +52,7 @@ SHAPES = "world"
 
 def draw(chart: Chart, table: pd.DataFrame) -> Any:
     """Draw a figure from the table of its finding."""
-    table = prepared(chart, table)
+    table = prepare_rows(chart, table)
     data = alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
     place = {axis: _axis(chart, table, axis) for axis in "xy"}
     layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place)]
@@ -72,13 +72,13 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
     )
 
 
-def prepared(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
+def prepare_rows(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are drawn, with the name of whose each is."""
     names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
     who = names["model"].str.replace(" (baseline)", "", regex=False)
     more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
     # Vega would cut at the end, where names differ, and some signs in two.
-    table = table.assign(who=(who + more).map(lambda name: cut(name, LONGEST)))
+    table = table.assign(who=(who + more).map(lambda name: cut_text(name, LONGEST)))
     if chart.only_runs and (table["kind"] != "respondent").any():
         table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
@@ -255,7 +255,7 @@ def shapes() -> list[dict[str, Any]]:
     ]
 
 
-def on_map(colour: str) -> Any:
+def shade_map(colour: str) -> Any:
     """Draw countries in shades of ``p``, or of ``error``; the others are outlines."""
     world = alt.NamedData(SHAPES)
     legend: dict[str, Any] = {"titleLimit": 300, "orient": "bottom", "format": ".0%"}
@@ -285,13 +285,13 @@ def draw_map(table: pd.DataFrame) -> Any:
     ):
         data = alt.Data(values=json.loads(rows.to_json(orient="records")))
         by = alt.Facet("who:N", title=title, sort=None)
-        one = on_map(colour).properties(width=380, height=185, data=data)
+        one = shade_map(colour).properties(width=380, height=185, data=data)
         parts.append(one.facet(facet=by, columns=2))
     both = alt.vconcat(*parts).resolve_scale(color="independent")
     return both.properties(datasets={SHAPES: shapes()})
 
 
-def stated() -> Any:
+def draw_stated() -> Any:
     """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
     base = alt.Chart(alt.NamedData(name="rows"))
     y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=0))
@@ -308,7 +308,7 @@ def stated() -> Any:
     ).properties(width=420, height=alt.Step(26))
 
 
-def truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
+def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
     frame = frame.assign(place=range(len(frame)))
     data = alt.Data(values=json.loads(frame.to_json(orient="records", double_precision=12)))
@@ -355,7 +355,7 @@ def svg(drawn: Any) -> str:
     return re.sub(r"(\.\d\d)\d+", r"\1", text)
 
 
-def in_page(drawn: Any, says: str) -> str:
+def to_page_svg(drawn: Any, says: str) -> str:
     """Write a figure as SVG for a page, in the colours of its text; `says` is its alternative."""
     text = svg(drawn.configure(**CONFIG)).replace(INK, "currentColor")
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, read_yaml
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.task import asked_as
+from lm_eval_epidemia.findings.task import find_asked
 from lm_eval_epidemia.results.read import Results
 
 
@@ -119,16 +119,16 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         If there is no such figure or no data for it, or `out` cannot be written.
     """
     if name not in CHARTS:
-        near = nearest(name, CHARTS)
+        near = suggest(name, CHARTS)
         raise EpidemiaError(f"no figure {name!r} ({near}): see 'epidemia plot list'")
     chart = CHARTS[name]
     if chart.task != bool(task):
         what = "shows one task: name it with --task" if chart.task else "does not show one task"
         raise EpidemiaError(f"{name} {what}")
     if task:
-        asked_as(task)
+        find_asked(task)
     with needs("report", f"the figure {name}"):
-        from lm_eval_epidemia.report.charts import WRITTEN, prepared
+        from lm_eval_epidemia.report.charts import WRITTEN, prepare_rows
     if out.suffix not in WRITTEN:
         raise EpidemiaError(f"--out {out}: expected a name that ends in {', '.join(WRITTEN)}")
     if not out.parent.is_dir():
@@ -141,11 +141,11 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         finding = make(task) if function == "bootstrap" else make(results(), task)
     else:
         finding = find(chart.finding)(results())
-    if prepared(chart, finding.table).empty:
+    if prepare_rows(chart, finding.table).empty:
         empty = f"there is nothing to draw for {name} in these results ({chart.says})"
         why = finding.left_out if finding.table.empty else []
         raise EpidemiaError("\n".join(why or [empty]))
-    return _write(chart, finding.table, out)
+    return _write_figure(chart, finding.table, out)
 
 
 def save_losses(folder: Path) -> Path:
@@ -158,14 +158,14 @@ def save_losses(folder: Path) -> Path:
     """
     from lm_eval_epidemia.findings.tuning import losses_of
 
-    return _write(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
+    return _write_figure(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
 
 
-def _write(chart: Chart, table: pd.DataFrame, out: Path) -> Path:
+def _write_figure(chart: Chart, table: pd.DataFrame, out: Path) -> Path:
     """Draw a table into a file."""
     with needs("report", "figures"):
-        from lm_eval_epidemia.report.charts import WRITTEN, draw, draw_map, prepared
-    drawn = draw_map(prepared(chart, table)) if chart.mark == "map" else draw(chart, table)
+        from lm_eval_epidemia.report.charts import WRITTEN, draw, draw_map, prepare_rows
+    drawn = draw_map(prepare_rows(chart, table)) if chart.mark == "map" else draw(chart, table)
     with atomic_write(out) as temporary:
         temporary.write_bytes(WRITTEN[out.suffix](drawn))
     return out

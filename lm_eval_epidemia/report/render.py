@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import list_groups
 from lm_eval_epidemia.findings.finding import Column, Finding
 
 To = Literal["text", "csv", "json", "latex", "html"]
@@ -88,7 +88,7 @@ def for_people(finding: Finding, whole: bool = False) -> Shown:
     if finding.details and not whole:
         table = table[table[finding.details].fillna("") == ""]
     columns = {name: column for name, column in finding.columns.items() if name in table}
-    written = {name: _written(table, name, column) for name, column in columns.items()}
+    written = {name: _format_column(table, name, column) for name, column in columns.items()}
     titles = {name: column.title or name for name, column in columns.items()}
     if finding.across:
         values = [*table[finding.across]]
@@ -121,7 +121,7 @@ def _spread(
     )
 
 
-def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
+def _format_column(table: pd.DataFrame, name: str, column: Column) -> list[str]:
     """Write the cells of a column; nothing for what is not known."""
     values = table[name]
     if not pd.api.types.is_float_dtype(values):
@@ -130,14 +130,14 @@ def _written(table: pd.DataFrame, name: str, column: Column) -> list[str]:
     digits = [column.digits] * len(table)
     if column.digits is None:
         # Of several groups together the first says how; others are written as lm-eval does.
-        known = {group: of.digits for group, of in groups().items()}
+        known = {group: of.digits for group, of in list_groups().items()}
         digits = [known.get(group.split(" + ")[0], 4) for group in table["group"]]
     beside = [column.error, *(column.interval or ("", "")), column.count]
     numbers = [[*table[of]] if of in table else [None] * len(table) for of in beside]
-    return [_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]
+    return [_format_number(column, *of) for of in zip(values, digits, *numbers, strict=True)]
 
 
-def _number(
+def _format_number(
     column: Column, value: float, digits: int, error: Any, low: Any, high: Any, count: Any
 ) -> str:
     """Write a number with what is known of it: ``+54.8 ± 1.2``, ``54.8 (52.1 to 57.5)``."""
@@ -167,12 +167,12 @@ def _latex(finding: Finding, table: pd.DataFrame) -> str:
 
 def _text(finding: Finding, shown: Shown, width: int | None) -> str:
     """Set title, table and note; columns without room are named."""
-    kept, missing = fitting(shown, width)
+    kept, missing = fit_width(shown, width)
     listed = ", ".join(dict.fromkeys(missing))
     notes = [f"No room for {listed}: --wide shows all." if missing else "", finding.note]
     wide = (width or WIDTH) - 2
     folded = [textwrap.fill(note, wide, break_on_hyphens=False) for note in notes if note]
-    table = [drawn(kept, width)] if shown.rows else []
+    table = [draw_table(kept, width)] if shown.rows else []
     title = textwrap.fill(finding.title, width or MANY)
     parts = [title, *table, *(textwrap.indent(note, "  ") for note in folded)]
     return "\n".join(parts) + "\n"
@@ -192,7 +192,7 @@ def _widths(shown: Shown) -> list[tuple[int, int]]:
     return widths
 
 
-def fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
+def fit_width(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
     """Leave out the last columns until a table fits."""
     kept, widths = len(shown.titles), _widths(shown)
     while width and kept > 2 and sum(least + 2 for least, _ in widths[:kept]) - 2 > width:
@@ -201,7 +201,7 @@ def fitting(shown: Shown, width: int | None) -> tuple[Shown, list[str]]:
     return Shown(shown.titles[:kept], rows), shown.titles[kept:]
 
 
-def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
+def draw_table(shown: Shown, width: int | None, folds: bool = True) -> str:
     """Draw a table with rich, which aligns and folds; or cut texts, each row being a line."""
     widths = _widths(shown)
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -215,7 +215,7 @@ def drawn(shown: Shown, width: int | None, folds: bool = True) -> str:
         justify: Any = "left" if is_text else "right"
         table.add_column(Text(_folded(title, wide)), justify=justify, overflow="fold", width=wide)
     for row in shown.rows:
-        table.add_row(*(Text(cut(*of)) for of in zip(row, wides, strict=True)))
+        table.add_row(*(Text(cut_text(*of)) for of in zip(row, wides, strict=True)))
     console = Console(width=width or MANY, file=StringIO(), color_system=None)
     lines = console.render_lines(table, pad=False)
     return "\n".join("".join(part.text for part in line).rstrip() for line in lines)
@@ -231,7 +231,7 @@ def _folded(title: str, wide: int) -> str:
     return "\n".join(line.rstrip() for line in lines if line)
 
 
-def cut(text: str, wide: int) -> str:
+def cut_text(text: str, wide: int) -> str:
     """Cut a long text in the middle: what tells names apart is often at their ends."""
     if cell_len(text) <= wide:
         return text

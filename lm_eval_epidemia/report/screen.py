@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from lm_eval_epidemia.findings.headline import Board, Headline
-from lm_eval_epidemia.report.render import WIDTH, Shown, drawn, fitting, for_people
+from lm_eval_epidemia.report.render import WIDTH, Shown, draw_table, fit_width, for_people
 
 #: Lines of a screen.
 HEIGHT = 25
@@ -18,7 +18,9 @@ def screen(headline: Headline, width: int | None = WIDTH) -> str:
 
     Tables without room are named; where rows have no room to fold, names and settings are cut.
     """
-    tables = [fitting(for_people(board.finding), width and width - 2) for board in headline.boards]
+    tables = [
+        fit_width(for_people(board.finding), width and width - 2) for board in headline.boards
+    ]
     several = range(len(tables), 0, -1) or (0,)
     for most, number, folds in product((4, 2, 1), several, (True, False)):
         shown = _laid_out(headline, tables[:number], width, most, folds)
@@ -54,7 +56,7 @@ def _board(
     listed = ", ".join(name for name in dict.fromkeys(missing) if name.strip())
     left_out = f"No room for {listed}: --wide." if listed else ""
     note = " ".join(filter(None, (left_out, board.finding.note)))
-    table = textwrap.indent(drawn(shown, width and width - 2, folds), "  ")
+    table = textwrap.indent(draw_table(shown, width and width - 2, folds), "  ")
     return [
         *_wrapped(board.finding.title, width, most),
         *table.splitlines(),

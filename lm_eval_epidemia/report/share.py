@@ -13,12 +13,12 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from lm_eval_epidemia.benchmarks import WAYS, groups
+from lm_eval_epidemia.benchmarks import WAYS, list_groups
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.headline import share_of
 from lm_eval_epidemia.findings.leaderboard import leaderboard_table
-from lm_eval_epidemia.findings.mean import grouped, with_interval
+from lm_eval_epidemia.findings.mean import add_interval, group_scores
 from lm_eval_epidemia.harness.export import check_hub_id
 from lm_eval_epidemia.results import every_eval_ever as eee
 from lm_eval_epidemia.results.read import Results
@@ -52,14 +52,14 @@ class Shared(NamedTuple):
     lines: list[str]
 
 
-def check(out: Path, dataset: str | None = None) -> None:
-    """Check folder and id before any result is read; parameters and errors as for `share`."""
+def check_target(out: Path, dataset: str | None = None) -> None:
+    """Check folder and id before any result is read; parameters and errors as for `share_runs`."""
     if dataset is not None:
         check_hub_id("--dataset", dataset)
     folders.check_rewritable(out, MARKER)
 
 
-def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
+def share_runs(results: Results, out: Path, dataset: str | None = None) -> Shared:
     """Write every run of a model as a record, and for the Hub.
 
     Parameters
@@ -78,7 +78,7 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
     EpidemiaError
         If no run can be shared, `dataset` is not an id, or `out` cannot be written.
     """
-    check(out, dataset)
+    check_target(out, dataset)
     texts: dict[Path, str] = {}
     lines: list[str] = []
     asked = results.scores.groupby("run")["seen"].sum().reindex(results.runs.index, fill_value=0)
@@ -86,10 +86,10 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
     runs = results.runs.loc[asked.sort_values(ascending=False, kind="stable").index]
     runs = runs[runs["kind"] != "published"]
     means = leaderboard_table(results)
-    scores = grouped(results.scores)
+    scores = group_scores(results.scores)
     means = means.join(scores.groupby(["run", "group"])["date"].max(), on=["run", "group"])
     tasks = results.scores[np.isfinite(results.scores["value"].astype(float))]
-    tasks = with_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
+    tasks = add_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
     alike = Counter(_public_as(run) for _, run in runs.iterrows())
     for number, run in runs.iterrows():
         name = run["name"]
@@ -98,13 +98,13 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
             lines.append(f"{name}: left out, {why}")
             continue
         columns = [*of["group"]]
-        of = of[[not groups()[group].predicts for group in of["group"]]]
+        of = of[[not list_groups()[group].predicts for group in of["group"]]]
         said = {
-            row["group"]: _said(run, row, scores[scores["run"] == number])
+            row["group"]: _format_notes(run, row, scores[scores["run"] == number])
             for _, row in of.iterrows()
         }
         try:
-            record = eee.record(run, of, tasks[tasks["run"] == number], said, dataset)
+            record = eee.make_record(run, of, tasks[tasks["run"] == number], said, dataset)
         except (OSError, ValueError) as error:
             lines.append(f"{name}: left out, {error}")
             continue
@@ -143,7 +143,7 @@ def share(results: Results, out: Path, dataset: str | None = None) -> Shared:
             )
     if not texts:
         raise EpidemiaError("\n".join(["there is no run to share", *lines]))
-    with folders.rewritten(out, MARKER) as staging:
+    with folders.rewrite_folder(out, MARKER) as staging:
         for path, text in texts.items():
             (staging / path).parent.mkdir(parents=True, exist_ok=True)
             (staging / path).write_text(text, encoding="utf-8")
@@ -171,12 +171,12 @@ def _unfit(run: pd.Series, means: pd.DataFrame, ambiguous: bool) -> str:
     return ""
 
 
-def _said(run: pd.Series, row: pd.Series, scores: pd.DataFrame) -> str:
+def _format_notes(run: pd.Series, row: pd.Series, scores: pd.DataFrame) -> str:
     """Write the notes on a mean: its error, settings of asking, and doubts."""
-    group, digits = row["group"], groups()[row["group"]].digits
+    group, digits = row["group"], list_groups()[row["group"]].digits
     asked = scores[scores["group"] == group]
     tasks = {*run["card"].dataset.tasks} if run["card"] is not None else set()
-    method = eee.method_of(groups()[group])
+    method = eee.method_of(list_groups()[group])
     words = [
         "" if math.isnan(row["error"]) else f"± {row['error']:.{digits}f}, {method}",
         _trained(int(asked["task"].isin(tasks).sum()), len(asked)),
@@ -202,9 +202,9 @@ def _entry(row: pd.Series, notes: str, dataset: str) -> dict[str, Any]:
     group = row["group"]
     entry: dict[str, Any] = {
         "dataset": {"id": dataset, "task_id": group},
-        "value": round(float(row["value"]), groups()[group].digits + 1),
+        "value": round(float(row["value"]), list_groups()[group].digits + 1),
     }
     if math.isfinite(row["date"]):
         entry["date"] = f"{datetime.fromtimestamp(row['date'], timezone.utc):%F}"
     # The Hub has no field for what the number is.
-    return entry | {"notes": "; ".join(filter(None, (groups()[group].heading, notes)))}
+    return entry | {"notes": "; ".join(filter(None, (list_groups()[group].heading, notes)))}

@@ -6,7 +6,7 @@ import math
 import textwrap
 from typing import Any
 
-from lm_eval_epidemia.benchmarks import groups
+from lm_eval_epidemia.benchmarks import list_groups
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.compare import FEWEST
 from lm_eval_epidemia.findings.versus import Versus
@@ -16,7 +16,7 @@ from lm_eval_epidemia.findings.words import WORDS
 LINES, WIDTH = 24, 100
 
 
-def in_words(compared: Versus) -> list[str]:
+def describe_versus(compared: Versus) -> list[str]:
     """Return the comparisons in sentences, at most one screen.
 
     Groups together come first, other people's tasks last. What does not fit, and the tasks of other
@@ -57,7 +57,7 @@ def _range(low: float, high: float, digits: int, side: int = 1) -> str:
 
 def _of_group(of: Any, one: str, other: str) -> str:
     """Say which is better in one of our groups, and by how much."""
-    benchmark = groups()[of.group.split(" + ")[0]]
+    benchmark = list_groups()[of.group.split(" + ")[0]]
     digits, side = benchmark.digits, 1
     unit = "points" if benchmark.lead.high == 100 else f"in {benchmark.leading}"
     says = f"no difference is shown: {one} {of.difference:+.{digits}f} {unit}"

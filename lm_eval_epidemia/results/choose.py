@@ -29,7 +29,7 @@ UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 TUNED, PLAIN = {"instruct", "it", "chat"}, {"base", "pt", "hf"}
 
 
-def of_runs(results: Results, runs: Iterable[int]) -> Results:
+def keep_runs(results: Results, runs: Iterable[int]) -> Results:
     """Keep some runs."""
     kept = {*runs}
     tables = {
@@ -40,7 +40,7 @@ def of_runs(results: Results, runs: Iterable[int]) -> Results:
     return results._replace(runs=results.runs[results.runs.index.isin(kept)], **tables)
 
 
-def paired(one: pd.DataFrame, other: pd.DataFrame, on: Sequence[str] = KEY) -> pd.DataFrame:
+def join_scores(one: pd.DataFrame, other: pd.DataFrame, on: Sequence[str] = KEY) -> pd.DataFrame:
     """Join two selections by what was asked, where both have a score; ``_other`` is the second's.
 
     Of a task in several groups one row is left.
@@ -84,7 +84,7 @@ def settings_of_runs(runs: pd.DataFrame) -> pd.DataFrame:
     return known.assign(date=days).astype(object).fillna("").replace("", NONE).astype(str)
 
 
-def where(results: Results, conditions: Mapping[str, str]) -> Results:
+def keep_where(results: Results, conditions: Mapping[str, str]) -> Results:
     """Keep the runs with some settings.
 
     Raises
@@ -104,17 +104,19 @@ def where(results: Results, conditions: Mapping[str, str]) -> Results:
         raise OptionError(
             Option("where", dict(conditions)), f" leaves no run: in these results {values}"
         )
-    kept = of_runs(results, results.runs.index[fits])
-    return noted(kept, [f"--where leaves out {plural(int((~fits).sum()), 'run')} of {len(fits)}"])
+    kept = keep_runs(results, results.runs.index[fits])
+    return add_notes(
+        kept, [f"--where leaves out {plural(int((~fits).sum()), 'run')} of {len(fits)}"]
+    )
 
 
-def noted(results: Results, texts: Iterable[str]) -> Results:
+def add_notes(results: Results, texts: Iterable[str]) -> Results:
     """Add notes."""
     more = pd.DataFrame({"run": "", "kind": "chosen", "text": [*texts]})
     return results._replace(notes=pd.concat([results.notes, more], ignore_index=True))
 
 
-def informative(results: Results) -> Results:
+def drop_uninformative(results: Results) -> Results:
     """Leave out barely informative tasks.
 
     Raises
@@ -122,14 +124,16 @@ def informative(results: Results) -> Results:
     EpidemiaError
         If no task is left.
     """
-    here = {*results.scores["task"]} & {*store.available()}
-    barely = sorted(task for task in here if Anchors.of(store.load(task)).barely)
+    here = {*results.scores["task"]} & {*store.list_available()}
+    barely = sorted(task for task in here if Anchors.of(store.load_truth(task)).barely)
     scores = results.scores[~results.scores["task"].isin(barely)]
     listed = f": {few(barely)}" if barely else ""
     left_out = f"{plural(len(barely), 'barely informative task')}{listed}"
     if scores.empty:
         raise EpidemiaError(f"no task is left: {left_out}; to see them, run without --informative")
-    return noted(results._replace(scores=scores.reset_index(drop=True)), [f"left out: {left_out}"])
+    return add_notes(
+        results._replace(scores=scores.reset_index(drop=True)), [f"left out: {left_out}"]
+    )
 
 
 def model_size(text: str) -> float:
@@ -145,7 +149,7 @@ def model_size(text: str) -> float:
     return size
 
 
-def with_sizes(results: Results, sizes: Mapping[str, float]) -> Results:
+def set_sizes(results: Results, sizes: Mapping[str, float]) -> Results:
     """Set numbers of parameters, by model."""
     models = results.runs["model"]
     if unknown := sorted({*sizes} - {*models}):
@@ -178,7 +182,7 @@ def pair_in(text: str, models: Iterable[str]) -> tuple[str, str]:
     return fitting[0]
 
 
-def with_bases(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
+def add_bases(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
     """Say of runs what models they are versions of: a column ``bases`` of tuples of names.
 
     "Llama-3.1-8B-Instruct" is a version of "Llama-3.1-8B", and "gemma-2-9b-it" of "gemma-2-9b".
@@ -208,13 +212,13 @@ def with_bases(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     notes = [
         f"--pair {base}={version}: the two share no task that was asked in the same way"
         for base, version in given
-        if paired(results.scores[of_model == base], results.scores[of_model == version]).empty
+        if join_scores(results.scores[of_model == base], results.scores[of_model == version]).empty
     ]
     runs = results.runs.assign(bases=[tuple(bases[model]) for model in results.runs["model"]])
-    return noted(results._replace(runs=runs), notes)
+    return add_notes(results._replace(runs=runs), notes)
 
 
-def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
+def find_closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
     """Return the runs of each model that share the most settings with a run."""
     settings = [name for name in runs if name not in NOT_SETTINGS]
     alike = {
@@ -227,13 +231,13 @@ def closest(runs: pd.DataFrame, run: int, among: Iterable[int]) -> list[int]:
     return [other for other, number in alike.items() if number == best[runs["weights"][other]]]
 
 
-def alike_but(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
+def group_alike(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
     """Group the runs of each model that differ in nothing but some settings."""
     same = [name for name in runs if name not in (*NOT_SETTINGS, *apart)]
     return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
 
 
-def shown(results: Results) -> list[int]:
+def pick_runs(results: Results) -> list[int]:
     """Return one run of each model: with most answers, then in the usual wording, the newest."""
     scores = results.scores[results.scores["value"].notna()]
     asked = scores.groupby("run")["seen"].sum().reindex(results.runs.index).fillna(0)

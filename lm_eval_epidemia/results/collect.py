@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lm_eval_epidemia.ask.way import Metric
-from lm_eval_epidemia.benchmarks import in_way, leaves, unions
+from lm_eval_epidemia.benchmarks import in_way, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.undated import UNDATED
-from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, built
+from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, find_built_folder
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
-from lm_eval_epidemia.core.paths import fresh_tasks, home
-from lm_eval_epidemia.core.store import opened
+from lm_eval_epidemia.core.paths import find_fresh_folder, home
+from lm_eval_epidemia.core.store import read_disk_once
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
     POPULATION,
@@ -31,9 +31,9 @@ from lm_eval_epidemia.results.decode import (
     TaskConfig,
     TaskScore,
     leaf,
-    number_in,
-    printable,
     read_file,
+    read_number,
+    to_printable,
 )
 from lm_eval_epidemia.results.naming import KNOWN
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
@@ -62,7 +62,7 @@ class ReadFile(NamedTuple):
     @property
     def when(self) -> tuple[float, str]:
         """Sort key: the oldest first."""
-        date = number_in(self.content.date)
+        date = read_number(self.content.date)
         return -math.inf if math.isnan(date) else date, str(self.path)
 
 
@@ -71,23 +71,23 @@ def read_files(paths: Iterable[Path]) -> tuple[list[ReadFile], list[tuple[Path, 
     files, unread, known_numbers = [], [], dict[str, int]()
     for path in paths:
         try:
-            file = _read(path)
+            file = _read_scores(path)
             drawn = [
                 x for score in file.scores.values() for x in (score.draws, score.population) if x
             ]
-            known_numbers = replicates.counted(drawn, known_numbers)
+            known_numbers = replicates.count_draws(drawn, known_numbers)
             files.append(file)
         except ValueError as error:
-            unread.append((path, printable(str(error))))
+            unread.append((path, to_printable(str(error))))
     return sorted(files, key=lambda file: file.when), unread
 
 
-def _read(path: Path) -> ReadFile:
+def _read_scores(path: Path) -> ReadFile:
     """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
     file = read_file(path)
     read = ReadFile(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
-        ours = leaves().get(name)
+        ours = list_leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = Asked(ours.entry.name, ours.way)
             metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
@@ -100,7 +100,7 @@ def _read(path: Path) -> ReadFile:
             f"({few(bare)}), so they are ranked as if these were the usual ones: copy the "
             "file again from where lm_eval wrote it"
         )
-    others = others_in(file, leaves())
+    others = others_in(file, list_leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
         labels = labels_of(without)
         read.notes.append(
@@ -127,12 +127,12 @@ def _kind_of(name: str) -> tuple[str, str]:
     return "other", ""
 
 
-@opened
+@read_disk_once
 def _known_names() -> frozenset[str]:
     """Return the names of our tasks and groups."""
-    known = leaves()
+    known = list_leaves()
     groups = [in_way(group, of.way) for of in known.values() for group in of.entry.groups]
-    return frozenset({*known, *unions(), *groups})
+    return frozenset({*known, *list_unions(), *groups})
 
 
 def _unknown(path: Path, file: ResultFile) -> list[str]:
@@ -146,7 +146,7 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
         kind, survey = _kind_of(name)
         kinds[kind].append(name)
         surveys |= {survey: None} if survey else {}
-    places = {"quantities": built(), "fresh": fresh_tasks(), "home": home()}
+    places = {"quantities": find_built_folder(), "fresh": find_fresh_folder(), "home": home()}
     reasons = {
         kind: text.format(surveys=few(list(surveys)), **places)
         for kind, text in KNOWN["unknown"].items()
@@ -169,7 +169,7 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
     endless = [
         metric
         for metric in metrics
-        if metrics[metric].high == math.inf and number_in(given.get(metric)) > ENDLESS
+        if metrics[metric].high == math.inf and read_number(given.get(metric)) > ENDLESS
     ]
     if endless:
         given |= dict.fromkeys(endless, math.nan)
@@ -177,8 +177,10 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
             f"{read.path}: {name}: {few(endless)} is infinite or too large, and counts as "
             "unknown: one reply may be absurd; look at the other metrics in the file"
         )
-    without = math.isnan(number_in(given[primary]))
-    numbers = {metric: _checked(asked, metrics, metric, x, without) for metric, x in given.items()}
+    without = math.isnan(read_number(given[primary]))
+    numbers = {
+        metric: _read_metric(asked, metrics, metric, x, without) for metric, x in given.items()
+    }
     draws = {}
     # What has no score has no draws, whatever is written of it.
     if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
@@ -187,7 +189,7 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         # Only there a sample is one of a survey: elsewhere it is one of questions.
         survey = ours.entry.facets["survey"] if ours.benchmark is OBSERVATION else ""
         try:
-            draws = replicates.draws_of(joint.replicates[name], survey, bounds)
+            draws = replicates.read_draws(joint.replicates[name], survey, bounds)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     leading = ours.benchmark.leading if ours.benchmark.scored else ""
@@ -197,29 +199,29 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
         answers = joint.said.get(name)
     elif name in joint.said:
         try:
-            answers = replicates.said_in(name, joint.said[name], numbers, fingerprint)
+            answers = replicates.check_said(name, joint.said[name], numbers, fingerprint)
         except replicates.Unusable as error:
             read.notes.append(
                 f"{read.path}: {name}: tables from its answers leave it out, because its truth "
                 f"on this machine cannot be used: {error}"
             )
     more = {
-        printable(metric): x
+        to_printable(metric): x
         for metric, x in numbers.items()
         if metric != leading and "stderr" not in metric
     }
     at = draws.get(primary)
     if leading not in (primary, ""):
         at = replicates.headline_draws(name, answers)
-    value, date = numbers.get(leading, math.nan), number_in(read.content.date)
+    value, date = numbers.get(leading, math.nan), read_number(read.content.date)
     return TaskScore(value, at, more, draws.get(POPULATION), read.path, answers, date)
 
 
-def _checked(
+def _read_metric(
     asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
 ) -> float:
     """Read a metric of a task with or without a score; ValueError if its value is impossible."""
-    known, number = metrics.get(metric), number_in(value)
+    known, number = metrics.get(metric), read_number(value)
     low, high = (known.low, known.high) if known else (-math.inf, math.inf)
     # Probabilities that sum to more than 1 are why there is no score.
     high = math.inf if without and metric == "choice_mass" else high
@@ -279,7 +281,7 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
     return list(files.values())
 
 
-def put_together(
+def join_parts(
     files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, Asked], Hashable]
 ) -> list[str]:
     """Put together tasks whose prompts are spread over files of one run; return notes.
@@ -313,7 +315,7 @@ def put_together(
         if whole is not None:
             for file in several[:-1]:
                 del file.scores[asked]
-            several[-1].scores[asked] = whole._replace(date=number_in(several[-1].content.date))
+            several[-1].scores[asked] = whole._replace(date=read_number(several[-1].content.date))
             joined[paths] += 1
     return notes + [
         f"{plural(number, 'task')} put together from {len(paths)} files of one run "
@@ -322,7 +324,7 @@ def put_together(
     ]
 
 
-def left_out(path: Path, why: str) -> str:
+def describe_unread(path: Path, why: str) -> str:
     """Say that a file cannot be read."""
     return (
         f"{path} is not a result file of lm-eval and was left out ({why}): copy it again from its "

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from lm_eval_epidemia.benchmarks import Leaf, in_way, leaves
+from lm_eval_epidemia.benchmarks import Leaf, in_way, list_leaves
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.results.naming import Config
+from lm_eval_epidemia.results.naming import RunConfig
 from lm_eval_epidemia.results.replicates import Joint
 from lm_eval_epidemia.score.joint import Draws
 
@@ -31,7 +31,7 @@ class Asked(NamedTuple):
 
 def leaf(asked: Asked) -> Leaf:
     """Return the details of a task in a way of asking."""
-    return leaves()[in_way(*asked)]
+    return list_leaves()[in_way(*asked)]
 
 
 class TaskScore(NamedTuple):
@@ -71,7 +71,7 @@ class TaskScore(NamedTuple):
         return self.metrics.get("seen", 1.0)
 
 
-def printable(text: str) -> str:
+def to_printable(text: str) -> str:
     """Return a text from a file in one line, with a mark for unprintable characters."""
     line = " ".join(text.split())
     if line.isprintable():
@@ -79,12 +79,12 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)
 
 
-def encodable(text: str) -> str:
+def to_encodable(text: str) -> str:
     """Return a text from a file with what cannot be printed, or held by a table, spelt out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def number_in(value: Any) -> float:
+def read_number(value: Any) -> float:
     """Read a number that may be missing or "N/A"."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return math.nan
@@ -94,14 +94,14 @@ def number_in(value: Any) -> float:
         return math.inf
 
 
-def as_given(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Write a setting as it was given: lm-eval keeps a ``--limit`` of 4 as 4.0."""
     if value is None:
         return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def plainly(value: Any) -> str:
+def format_setting(value: Any) -> str:
     """Write a setting in one form: 0.50, "0.5" and 0.5 are equal."""
     if isinstance(value, bool):
         return str(value)
@@ -132,7 +132,7 @@ class ResultFile(msgspec.Struct):
     """The parts of a result file that are read; lm-eval writes more."""
 
     results: dict[str, dict[str, Any]]
-    config: Config = msgspec.field(default_factory=Config)
+    config: RunConfig = msgspec.field(default_factory=RunConfig)
     configs: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
@@ -147,7 +147,7 @@ class ResultFile(msgspec.Struct):
     epidemia: Joint | None = None
 
 
-class _Strict(ResultFile):
+class _StrictFile(ResultFile):
     """A file as lm-eval writes it today; only the needed parts of task configurations are
     decoded."""
 
@@ -180,8 +180,8 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
         data = path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from None
-    file = _decoded(data, ResultFile if configs else _Strict)
-    if abs(number_in(file.date)) > LATEST:
+    file = _decoded(data, ResultFile if configs else _StrictFile)
+    if abs(read_number(file.date)) > LATEST:
         raise ValueError(f"date is {file.date}, expected seconds since 1970")
     _draws_together(file)
     return file
@@ -214,7 +214,7 @@ def _draws_together(file: ResultFile) -> None:
         less_bias = of_task.get("less_bias")
         for texts in (of_task, less_bias) if isinstance(less_bias, dict) else (of_task,):
             for metric, text in texts.items():
-                if metric != "sample" and (numbers := _numbers(text)) is not None:
+                if metric != "sample" and (numbers := _read_numbers(text)) is not None:
                     places.append((texts, metric))
                     parts.append(numbers)
     ends = np.cumsum([len(part) for part in parts], dtype=int)
@@ -223,7 +223,7 @@ def _draws_together(file: ResultFile) -> None:
         texts[metric] = together[end - len(part) : end]
 
 
-def _numbers(text: Any) -> Array | None:
+def _read_numbers(text: Any) -> Array | None:
     """Read space-separated JSON numbers; None for anything else."""
     if not isinstance(text, str) or "," in text:
         return None

@@ -12,9 +12,15 @@ from typing import Any, NamedTuple
 import msgspec
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import leaves
+from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.decode import ResultFile, as_given, number_in, printable, read_file
+from lm_eval_epidemia.results.decode import (
+    ResultFile,
+    read_file,
+    read_number,
+    to_printable,
+    to_text,
+)
 from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.read import Results
@@ -27,17 +33,17 @@ ASKED_BY = (
 )
 
 
-class Metric(NamedTuple):
+class MetricKey(NamedTuple):
     """A metric under one of a task's filters; the filter is empty if the task names none."""
 
     name: str
     filter: str
 
     def __str__(self) -> str:
-        return printable(", ".join(filter(None, self)))
+        return to_printable(", ".join(filter(None, self)))
 
 
-class Answered(NamedTuple):
+class AnsweredTask(NamedTuple):
     """A task that a model answered.
 
     Attributes
@@ -64,7 +70,7 @@ class Answered(NamedTuple):
 
     @property
     def version(self) -> str:
-        return as_given(self.file.versions.get(self.task))
+        return to_text(self.file.versions.get(self.task))
 
     @property
     def template(self) -> str:
@@ -79,11 +85,11 @@ class Answered(NamedTuple):
         config = self.file.configs.get(self.task) or {}
         return {key: re.sub(r" at 0x\w+", "", str(config.get(key))) for key in ASKED_BY}
 
-    def metrics(self, group: str = "") -> dict[Metric, float]:
+    def metrics(self, group: str = "") -> dict[MetricKey, float]:
         """Return the numbers of the task, or of a group, in the result file; without NaN."""
         by_filter = metrics_in(self.file.results.get(group or self.task, {}))
         return {
-            Metric(name, filtered): value
+            MetricKey(name, filtered): value
             for filtered, numbers in by_filter.items()
             for name, value in numbers.items()
             if not math.isnan(value)
@@ -93,16 +99,16 @@ class Answered(NamedTuple):
     def counts(self) -> tuple[float, float]:
         """How many documents were asked, and how many there are; NaN if the file does not say."""
         known = dict(self.file.sizes or {}).get(self.task) or {}
-        return number_in(known.get("effective")), number_in(known.get("original"))
+        return read_number(known.get("effective")), read_number(known.get("original"))
 
     @property
     def limit(self) -> str:
         """The ``--limit`` that left documents out, as far as the file tells."""
         asked, there = self.counts
-        return "" if asked >= there else as_given(self.file.config.limit)
+        return "" if asked >= there else to_text(self.file.config.limit)
 
 
-def answered_in(results: Results) -> list[Answered]:
+def answered_in(results: Results) -> list[AnsweredTask]:
     """Find other people's tasks, with or without samples; ours are compared by their truths.
 
     Returns
@@ -115,10 +121,10 @@ def answered_in(results: Results) -> list[Answered]:
     for run, path in with_others.itertuples(index=False):
         file = read_file(path, configs=True)
         for task in file.results:
-            is_other = task not in leaves() and not task.startswith("epidemia_")
+            is_other = task not in list_leaves() and not task.startswith("epidemia_")
             if is_other and not file.group_subtasks.get(task):
                 samples = path.parent / f"samples_{task}{stamp_of(path)}.jsonl"
-                answered.append(Answered(run, task, file, path, samples))
+                answered.append(AnsweredTask(run, task, file, path, samples))
     return answered
 
 
@@ -144,7 +150,7 @@ def groups_in(file: ResultFile) -> dict[str, list[str]]:
 ROW = ["doc_id", "doc_hash", "filter", "number"]
 
 
-def samples_of(answered: Answered, cluster: str = "") -> pd.DataFrame:
+def samples_of(answered: AnsweredTask, cluster: str = "") -> pd.DataFrame:
     """Read the samples of a task.
 
     Parameters
@@ -173,8 +179,8 @@ def samples_of(answered: Answered, cluster: str = "") -> pd.DataFrame:
             for text in file:
                 at += 1
                 if text.strip():
-                    told = decoded(decoder, text, dict[str, Any])
-                    rows.append([*_row(told, cluster), *(_number(told.get(x)) for x in names)])
+                    told = decode_line(decoder, text, dict[str, Any])
+                    rows.append([*_row(told, cluster), *(_read_value(told.get(x)) for x in names)])
     except (msgspec.MsgspecError, ValueError) as error:
         raise EpidemiaError(
             f"{answered.samples}, line {at} is not a sample of {answered.task} ({error}). Was the "
@@ -189,7 +195,7 @@ def samples_of(answered: Answered, cluster: str = "") -> pd.DataFrame:
     return table.assign(number=table.groupby(ROW[:3]).cumcount())
 
 
-class _Line(msgspec.Struct):
+class _DocumentLine(msgspec.Struct):
     """A line of samples: what is needed of it beside the metrics."""
 
     doc_id: Any
@@ -201,14 +207,14 @@ class _Line(msgspec.Struct):
 
 
 def _row(told: dict[str, Any], cluster: str) -> list[str]:
-    line = msgspec.convert(told, _Line)
+    line = msgspec.convert(told, _DocumentLine)
     filtered = "" if line.filter == "none" else line.filter
     has_column = cluster and isinstance(line.doc, dict) and cluster in line.doc
     by = json.dumps(line.doc[cluster], sort_keys=True) if has_column else line.doc_hash
     return [str(line.doc_id), line.doc_hash, filtered, line.prompt_hash, line.target_hash, by]
 
 
-def decoded(decoder: Any, text: bytes, line_type: Any) -> Any:
+def decode_line(decoder: Any, text: bytes, line_type: Any) -> Any:
     """Read a line of samples."""
     try:
         return decoder.decode(text)
@@ -217,13 +223,13 @@ def decoded(decoder: Any, text: bytes, line_type: Any) -> Any:
         return msgspec.convert(json.loads(text), line_type)
 
 
-def _number(value: Any) -> float:
+def _read_value(value: Any) -> float:
     """Read a value of one document: true is 1; NaN for anything but finite numbers."""
-    number = float(value) if isinstance(value, bool) else number_in(value)
+    number = float(value) if isinstance(value, bool) else read_number(value)
     return number if math.isfinite(number) else math.nan
 
 
-def columns_in(answered: Answered) -> list[str]:
+def columns_in(answered: AnsweredTask) -> list[str]:
     """Return the columns of a task's documents, from its first sample; empty if that is damaged."""
     try:
         with answered.samples.open("rb") as file:

@@ -19,14 +19,14 @@ from urllib.parse import urlsplit, urlunsplit
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import WAYS, groups, in_way, leaves
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness.keys import SECRET
-from lm_eval_epidemia.results.decode import number_in
-from lm_eval_epidemia.results.naming import HASHES, KNOWN, Config, Weights, pairs
-from lm_eval_epidemia.results.read import NOT_SETTINGS, in_words
+from lm_eval_epidemia.results.decode import read_number
+from lm_eval_epidemia.results.naming import HASHES, KNOWN, RunConfig, Weights, parse_arguments
+from lm_eval_epidemia.results.read import NOT_SETTINGS, describe_setting
 
 #: What our records name as their source, and the folder of them in a data store.
 SOURCE = "lm-eval-epidemia"
@@ -46,7 +46,7 @@ _ENGINES = {"hf": "transformers", "choice-hf": "transformers", "choice-vllm": "v
 _DEPLOYED = (*_ENGINES, "vllm")
 
 
-def public(value: Any) -> Any:
+def hide_paths(value: Any) -> Any:
     """Remove machine details from a setting: folders above a model, users in addresses."""
     if not isinstance(value, str):
         return value
@@ -59,14 +59,14 @@ def public(value: Any) -> Any:
 
 def public_name(weights: Weights) -> str:
     """Name a model with everything that distinguishes it."""
-    return " +".join(filter(None, map(public, (weights.model, *weights.more, weights.adapter))))
+    return " +".join(filter(None, map(hide_paths, (weights.model, *weights.more, weights.adapter))))
 
 
 def public_settings(run: pd.Series) -> dict[str, str]:
     """Return a run's settings that go into a record, by name; only those that are not usual."""
     named = {str(name): value for name, value in run.items() if name not in NOT_SETTINGS}
     return {
-        name: str(public(value))
+        name: str(hide_paths(value))
         for name, value in named.items()
         if isinstance(value, str) and value and name not in (*_PRIVATE, "template", *HASHES)
     }
@@ -76,7 +76,7 @@ def public_words(run: pd.Series) -> list[str]:
     """Return a run's settings that go into a record, in words."""
     told = public_settings(run)
     return [
-        in_words(name, value)
+        describe_setting(name, value)
         for name, value in told.items()
         if name != "backend" and value != "auto"
     ]
@@ -84,7 +84,7 @@ def public_words(run: pd.Series) -> list[str]:
 
 def model_id(weights: Weights) -> str:
     """Return a model's public name: its Hub name, or the name of its folder."""
-    return str(public(weights.adapter or weights.model))
+    return str(hide_paths(weights.adapter or weights.model))
 
 
 def model_folder(weights: Weights) -> Path:
@@ -93,7 +93,7 @@ def model_folder(weights: Weights) -> Path:
     return Path(*parts)
 
 
-def record(
+def make_record(
     run: pd.Series,
     groups_of: pd.DataFrame,
     tasks: pd.DataFrame,
@@ -171,10 +171,10 @@ def _versions(files: Iterable[Mapping[str, Any]], key: str) -> str:
 def _model(weights: Weights, files: list[dict[str, Any]]) -> dict[str, Any]:
     config: dict[str, Any] = {}
     for file in files:
-        own = {key: (file.get("config") or {}).get(key) for key in Config.__struct_fields__}
+        own = {key: (file.get("config") or {}).get(key) for key in RunConfig.__struct_fields__}
         config |= {key: value for key, value in own.items() if value not in (None, "", {})}
-    arguments = pairs(config.get("model_args")).items()
-    config["model_args"] = {key: public(x) for key, x in arguments if key not in _PRIVATE}
+    arguments = parse_arguments(config.get("model_args")).items()
+    config["model_args"] = {key: hide_paths(x) for key, x in arguments if key not in _PRIVATE}
     backend, last = str(config.get("model")), files[-1]
     details = {
         "deployment_type": "self_deployed" if backend in _DEPLOYED else "unknown",
@@ -245,29 +245,29 @@ def _result(name: str, benchmark: Benchmark, scored: Any) -> dict[str, Any]:
 
 
 def _of_group(scored: Any, said: str) -> dict[str, Any]:
-    row = _result(scored["group"], groups()[scored["group"]], scored)
+    row = _result(scored["group"], list_groups()[scored["group"]], scored)
     row["score_details"]["details"] = {"mean_over_tasks": str(scored["tasks"]), "notes": said}
     return row
 
 
 def _of_task(scored: Any, file: Mapping[str, Any]) -> dict[str, Any]:
     name = in_way(scored["task"], scored["way"])
-    benchmark = leaves()[name].benchmark
+    benchmark = list_leaves()[name].benchmark
     row, config = _result(name, benchmark, scored), (file.get("configs") or {}).get(name) or {}
     metrics = {
         metric: repr(number)
         for key, value in file["results"][name].items()
         for metric, _, filtered in [key.partition(",")]
         if filtered == "none" and metric != benchmark.leading
-        if not math.isnan(number := number_in(value))
+        if not math.isnan(number := read_number(value))
     }
     row["score_details"]["details"] = metrics
     told = config.get("metadata") or {}
     metadata = {key: value for key, value in told.items() if key in _METADATA}
     generation = config.get("generation_kwargs") or {} if WAYS[scored["way"]].generated else {}
-    known = {key: number_in(generation.get(key)) for key in ("temperature", "top_p", "top_k")}
+    known = {key: read_number(generation.get(key)) for key in ("temperature", "top_p", "top_k")}
     arguments = {key: x for key, x in known.items() if math.isfinite(x)}
-    if 1 <= (most := number_in(generation.get("max_gen_toks"))) < math.inf:
+    if 1 <= (most := read_number(generation.get("max_gen_toks"))) < math.inf:
         arguments["max_tokens"] = int(most)
     row["generation_config"] = {
         "generation_args": arguments,

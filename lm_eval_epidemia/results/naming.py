@@ -19,7 +19,7 @@ KNOWN: dict[str, Any] = read_yaml(__package__, "settings.yaml")
 HASHES: list[str] = KNOWN["hashes"]
 
 
-class Config(msgspec.Struct):
+class RunConfig(msgspec.Struct):
     """The model of a run, and how it was run. Older files hold arguments as text."""
 
     model: Any = "model"
@@ -34,33 +34,33 @@ class Config(msgspec.Struct):
     torch_seed: Any = None
 
 
-def settings_of(config: Config) -> tuple[tuple[str, str], ...]:
+def settings_of(config: RunConfig) -> tuple[tuple[str, str], ...]:
     """Return the settings of a run that may affect its answers, besides the weights.
 
     The backend, the dtype (that of the weights as they were loaded, where the file tells), every
     argument but those of the machine, and the hub's hashes.
     """
-    arguments = pairs(config.model_args)
+    arguments = parse_arguments(config.model_args)
     dtype = str(config.model_dtype or arguments.get("dtype") or "auto").removeprefix("torch.")
     named = ("pretrained", "model", "peft", "dtype", *KNOWN["of_weights"], *KNOWN["of_machine"])
     # Where no model is named, they are its name.
-    told = sorted(arguments.items()) if _named(arguments) else []
+    told = sorted(arguments.items()) if _find_name(arguments) else []
     more = {key: str(value) for key, value in told if key not in named and value is not None}
     hashes = {key: str(sha) for key in HASHES if (sha := getattr(config, key))}
     return tuple({"backend": str(config.model), "dtype": dtype, **more, **hashes}.items())
 
 
-def _named(arguments: dict[str, Any]) -> Any:
+def _find_name(arguments: dict[str, Any]) -> Any:
     return arguments.get("pretrained") or arguments.get("model")
 
 
-def is_chat(config: Config) -> bool:
+def is_chat(config: RunConfig) -> bool:
     """Whether a model was asked through a chat endpoint, whose template lm-eval does not know."""
-    url = str(pairs(config.model_args).get("base_url", ""))
+    url = str(parse_arguments(config.model_args).get("base_url", ""))
     return "chat-completions" in str(config.model) or "/chat/completions" in url
 
 
-def pairs(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
+def parse_arguments(arguments: dict[str, Any] | str | None) -> dict[str, Any]:
     """Parse arguments that older files hold as text."""
     if isinstance(arguments, str):
         return dict(pair.partition("=")[::2] for pair in arguments.split(",") if pair)
@@ -90,20 +90,20 @@ class Weights(NamedTuple):
         return " +".join([self.model, *self.more, *([self.adapter] if self.adapter else [])])
 
 
-def weights_of(config: Config) -> Weights:
+def weights_of(config: RunConfig) -> Weights:
     """Return the weights of a run."""
-    arguments = pairs(config.model_args)
-    if not (named := _named(arguments)):
+    arguments = parse_arguments(config.model_args)
+    if not (named := _find_name(arguments)):
         written = ",".join(f"{key}={value}" for key, value in arguments.items())
         return Weights(" ".join(filter(None, (str(config.model), written))))
     given = [(key, arguments[key]) for key in KNOWN["of_weights"] if arguments.get(key)]
     # "main" is what everybody gets.
     more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]
     adapter = str(arguments.get("peft") or "")
-    return Weights(_whole(str(named)), tuple(more), _whole(adapter))
+    return Weights(_strip_slash(str(named)), tuple(more), _strip_slash(adapter))
 
 
-def _whole(path: str) -> str:
+def _strip_slash(path: str) -> str:
     return path.rstrip("/") or path
 
 
@@ -139,7 +139,7 @@ def respondent(kind: str, *more: str) -> str:
     return f"{RESPONDENTS[kind]} ({', '.join((f'kind={kind}', *more))})"
 
 
-def with_settings(name: str, settings: Iterable[str]) -> str:
+def add_settings(name: str, settings: Iterable[str]) -> str:
     """Add settings to a name: "m (limit 10)", "knows the truth (kind=truth, limit 10)"."""
     more = ", ".join(settings)
     if not more:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.results.decode import as_given, number_in, printable
+from lm_eval_epidemia.results.decode import read_number, to_printable, to_text
 
 #: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
 #: that is better when higher, else one that is better when lower, else any.
@@ -60,7 +60,7 @@ def others_in(file: Any, ours: Collection[str]) -> dict[Other, float]:
         better = file.higher_is_better.get(name)
         higher = better if isinstance(better, dict) else {}
         asked = file.shots.get(name), file.versions.get(name), file.config.limit
-        shots, version, limit = map(as_given, asked)
+        shots, version, limit = map(to_text, asked)
         for filtered, numbers in rows[name].items():
             known = [metric for metric in numbers if not math.isnan(numbers[metric])]
             metric = min(
@@ -87,7 +87,7 @@ def metrics_in(row: Mapping[str, Any]) -> dict[str, dict[str, float]]:
         # "acc,none" since lm-eval 0.4, "acc" before.
         metric, _, filtered = key.partition(",")
         if key not in _NO_METRIC and "stderr" not in metric:
-            number = number_in(value)
+            number = read_number(value)
             finite = number if math.isfinite(number) else math.nan
             metrics["" if filtered == "none" else filtered][metric] = finite
     return metrics
@@ -109,5 +109,5 @@ def labels_of(others: Collection[Other]) -> dict[Other, str]:
             other.limit and f"limit {other.limit}",
             "lower is better" if other.lower_is_better else "",
         )
-        labels[other] = printable(f"{other.task} ({', '.join(filter(None, parts))})")
+        labels[other] = to_printable(f"{other.task} ({', '.join(filter(None, parts))})")
     return labels

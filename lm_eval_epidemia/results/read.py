@@ -13,35 +13,35 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
     ReadFile,
-    left_out,
-    put_together,
+    describe_unread,
+    join_parts,
     read_files,
     result_files,
 )
 from lm_eval_epidemia.results.decode import (
     Asked,
-    as_given,
-    encodable,
+    format_setting,
     leaf,
-    number_in,
-    plainly,
-    printable,
+    read_number,
     sha_of,
+    to_encodable,
+    to_printable,
+    to_text,
 )
 from lm_eval_epidemia.results.naming import (
     KNOWN,
+    add_settings,
     is_chat,
-    pairs,
+    parse_arguments,
     settings_of,
     short_names,
     weights_of,
-    with_settings,
 )
 from lm_eval_epidemia.results.others import labels_of
 
@@ -133,11 +133,11 @@ def read_results(folders: Iterable[Path]) -> Results:
         for task in tasks.intersection(benchmark.available())
         for truth in [benchmark.plain.load(task)]  # the same in every way
     }
-    notes = [("", "unread", left_out(path, why)) for path, why in unread]
+    notes = [("", "unread", describe_unread(path, why)) for path, why in unread]
     notes += [("", "file", note) for file in files for note in file.notes]
     notes += [
         ("", "parts", note)
-        for note in put_together(
+        for note in join_parts(
             files,
             lambda file, asked: (
                 weights_of(file.content.config),
@@ -147,8 +147,8 @@ def read_results(folders: Iterable[Path]) -> Results:
         )
     ]
     if not any(file.scores or file.others for file in files):
-        listed = printable(few([str(path) for path in paths]))
-        lines = [f"no epidemia task is in {listed}", *(printable(text) for *_, text in notes)]
+        listed = to_printable(few([str(path) for path in paths]))
+        lines = [f"no epidemia task is in {listed}", *(to_printable(text) for *_, text in notes)]
         raise EpidemiaError("\n".join(lines))
     return _with_notes(_tables(files, installed), notes, files, folders)
 
@@ -166,17 +166,17 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Re
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
         row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
-        size = number_in(file.content.config.model_num_parameters)
+        size = read_number(file.content.config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
-        row["date"] = number_in(file.content.date)
-        row["card"] = None  # see `tuned.with_cards`
+        row["date"] = read_number(file.content.date)
+        row["card"] = None  # see `tuned.add_cards`
         read.append({"run": run, "path": file.path})
         scores += [{"run": run} | row for row in _score_rows(file, installed)]
         others += [
             {"run": run, "other": labels[other], "value": value}
             for other, value in file.others.items()
         ]
-    table = named(pd.DataFrame(list(runs.values())).rename_axis("run"))
+    table = name_runs(pd.DataFrame(list(runs.values())).rename_axis("run"))
     with pd.option_context("future.infer_string", False):  # reading rows takes half as long
         every = pd.DataFrame(scores, columns=None if scores else [*SCORE])
     key = ["run", "task", "way"]
@@ -205,15 +205,17 @@ def _with_notes(
     for run, of in results.older.groupby("run"):
         paths = sorted({str(path) for path in of["file"]})
         text = (
-            f"{plural(len({*_asked(of)}), 'task')} asked more than once with the same settings; "
-            f"the newest result of each counts, not those in {plural(len(paths), 'older file')} "
-            f"({few(paths)})"
+            f"{plural(len({*_name_tasks(of)}), 'task')} asked more than once with the same "
+            f"settings; the newest result of each counts, not those in "
+            f"{plural(len(paths), 'older file')} ({few(paths)})"
         )
         differs = (of["value"] - of["value_newest"]).abs() > 1e-9
-        if others := few([*dict.fromkeys(_asked(of[differs]))]):
+        if others := few([*dict.fromkeys(_name_tasks(of[differs]))]):
             text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
-    is_scored = np.array([leaves()[name].benchmark.scored for name in _asked(scores)], bool)
+    is_scored = np.array(
+        [list_leaves()[name].benchmark.scored for name in _name_tasks(scores)], bool
+    )
     unscored = scores[scores["value"].isna() & is_scored]
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
@@ -221,7 +223,7 @@ def _with_notes(
     older_files = {file.path for file in files if file.content.epidemia is None}
     reasons: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     unfit = {
-        of: replicates.in_conflict(drawn.sample for drawn in draws if drawn)
+        of: replicates.find_conflicts(drawn.sample for drawn in draws if drawn)
         for of, draws in scores["draws"].groupby([scores["run"], scores["group"]])
     }
     clashing = [
@@ -240,21 +242,21 @@ def _with_notes(
         )
         notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
     for (run, why), of in scores.groupby(["run", pd.Series(without, dtype=object)]):
-        listed = f"{plural(len(of), 'task')} ({few(_asked(of))})"
+        listed = f"{plural(len(of), 'task')} ({few(_name_tasks(of))})"
         text = f"tables from recorded answers leave out {listed}, {why}: run them again"
         notes.append((names[run], "answers", text))
-    if apart := replicates.in_conflict(drawn.sample for drawn in scores["draws"] if drawn):
+    if apart := replicates.find_conflicts(drawn.sample for drawn in scores["draws"] if drawn):
         text = (
             f"models were scored with different replicates of one survey ({few(sorted(apart))}). "
             "Differences between them have no error there and count as ties: run one again"
         )
         notes.append(("", "replicates", text))
-    told = [(printable(run), kind, printable(text)) for run, kind, text in notes]
+    told = [(to_printable(run), kind, to_printable(text)) for run, kind, text in notes]
     table = pd.DataFrame(told, columns=["run", "kind", "text"])
     return results._replace(notes=table, folders=folders)
 
 
-def _asked(scores: pd.DataFrame) -> list[str]:
+def _name_tasks(scores: pd.DataFrame) -> list[str]:
     return [*map(in_way, scores["task"], scores["way"])]
 
 
@@ -287,12 +289,12 @@ def _without_answers(row: Any) -> str | None:
     return f"whose answers {why}" if known and has_score else None
 
 
-def named(runs: pd.DataFrame) -> pd.DataFrame:
+def name_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Add the names of models and runs; no two runs have the same."""
     short = short_names({*runs["weights"]})
     settings = [name for name in runs if name not in NOT_SETTINGS]
     runs[settings] = runs[settings].fillna("")
-    runs["model"] = [printable(short[weights]) for weights in runs["weights"]]
+    runs["model"] = [to_printable(short[weights]) for weights in runs["weights"]]
     runs["kind"] = [
         "respondent" if weights.model.startswith("epidemia-baseline") else "run"
         for weights in runs["weights"]
@@ -306,37 +308,37 @@ def named(runs: pd.DataFrame) -> pd.DataFrame:
         for name, value in row.items():
             known[name] |= {value} - {""}
     runs["settings"] = [
-        ", ".join(_words(row, values[weights]))
+        ", ".join(_describe_settings(row, values[weights]))
         for weights, row in zip(runs["weights"], rows, strict=True)
     ]
     twins = runs.groupby(["model", "settings"]).cumcount()
     runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
     runs["settings"] = runs["settings"].str.strip()
     runs["name"] = [
-        with_settings(model, [settings] if settings else [])
+        add_settings(model, [settings] if settings else [])
         for model, settings in zip(runs["model"], runs["settings"], strict=True)
     ]
     return runs[[*runs.columns.intersection(NOT_SETTINGS), *settings]]
 
 
-def _words(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
+def _describe_settings(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
         silent = SETTINGS.get(name, {}).get("silent", ())
         if value and (len(of_model[name]) > 1 or not {value, "*"} & {*silent}):
-            yield in_words(name, value)
+            yield describe_setting(name, value)
 
 
-def in_words(name: str, value: str) -> str:
+def describe_setting(name: str, value: str) -> str:
     """Say a setting: ``limit 10``, ``temperature=0.5``."""
     words = SETTINGS[name]["words"] if name in SETTINGS else f"{name}={{value}}"
-    return printable(words.format(value=value))
+    return to_printable(words.format(value=value))
 
 
 def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str, str]:
     """Return the settings of a file's run: texts, without those that are the usual ones."""
     read, asked = file.content, list(file.scores)
-    each = [_told(file, a, installed) for a in asked]
+    each = [_find_settings(file, a, installed) for a in asked]
     revision = [part for part in weights_of(read.config).more if part.startswith("revision=")]
     told = {
         **dict(settings_of(read.config)),
@@ -345,35 +347,37 @@ def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str,
         "template": sha_of(read.chat_template_sha, read.chat_template),
         "system": sha_of(read.system_instruction_sha, read.system_instruction),
         "limit": _limit(file),
-        **{key: _joined(of.get(key) for of in each) for key in dict.fromkeys(chain(*each))},
+        **{key: _join_values(of.get(key) for of in each) for key in dict.fromkeys(chain(*each))},
     }
     if any(WAYS[way].drawn for _, way in asked) and read.config.torch_seed is not None:
         told["torch_seed"] = str(read.config.torch_seed)
-    return {key: encodable(value) for key, value in told.items() if value}
+    return {key: to_encodable(value) for key, value in told.items() if value}
 
 
-def _told(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> dict[str, Any]:
+def _find_settings(
+    file: ReadFile, asked: Asked, installed: Mapping[str, Installed]
+) -> dict[str, Any]:
     """Return the settings that a task was asked with, where they are not the usual ones."""
     metadata, way = file.metadata[asked], WAYS[asked.way]
     told: dict[str, Any] = {
         "num_fewshot": file.content.shots.get(in_way(*asked)) or None,
         "task_version": _version(file, asked, installed),
-        "truth": _truth(file, asked, installed),
+        "truth": _find_truth(file, asked, installed),
     }
     if way.generated:
-        given = pairs(file.content.config.gen_kwargs).items()
-        told |= {key: plainly(value) for key, value in given}
-        if told.get("temperature") == plainly(way.temperature):
+        given = parse_arguments(file.content.config.gen_kwargs).items()
+        told |= {key: format_setting(value) for key, value in given}
+        if told.get("temperature") == format_setting(way.temperature):
             del told["temperature"]
     return told | {
-        key: as_given(metadata[key])  # False is a value
+        key: to_text(metadata[key])  # False is a value
         for key, usual in Variant()._asdict().items()
         if metadata.get(key) not in (None, usual)
     }
 
 
-def _joined(values: Iterable[Any]) -> str:
-    return " ".join(sorted({as_given(value) for value in values} - {""}))
+def _join_values(values: Iterable[Any]) -> str:
+    return " ".join(sorted({to_text(value) for value in values} - {""}))
 
 
 def _limit(file: ReadFile) -> str:
@@ -382,7 +386,7 @@ def _limit(file: ReadFile) -> str:
     if scores and all(score.seen >= 1 for score in scores):
         return ""
     # Of other people's tasks a file does not say how much was asked.
-    return as_given(file.content.config.limit) or ("incomplete" if scores else "")
+    return to_text(file.content.config.limit) or ("incomplete" if scores else "")
 
 
 def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
@@ -394,7 +398,7 @@ def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -
     return "" if version == usual else str(version)
 
 
-def _truth(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
+def _find_truth(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Return vintage and fingerprint of a task's truth if it is not the installed one."""
     metadata, here = file.metadata[asked], installed.get(asked.task)
     fingerprint = str(metadata.get("truth") or "")
@@ -409,7 +413,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[
         yield {
             "task": asked.task,
             "way": asked.way,
-            "group": leaves()[in_way(*asked)].group,
+            "group": list_leaves()[in_way(*asked)].group,
             "asked_as": _asked_as(file, asked, installed),
             "value": score.value,
             "draws": score.draws,
@@ -417,8 +421,8 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[
             "said": score.said,
             "file": file.path,
             "date": score.date,
-            "task_version": encodable(_version(file, asked, installed)),
-            "truth": encodable(_truth(file, asked, installed)),
+            "task_version": to_encodable(_version(file, asked, installed)),
+            "truth": to_encodable(_find_truth(file, asked, installed)),
             "seen": score.seen,
             **{name: x for name, x in score.metrics.items() if name != "seen"},
         }
@@ -426,13 +430,13 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[
 
 def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
-    read, heeds = file.content, leaves()[in_way(*asked)].heeds
+    read, heeds = file.content, list_leaves()[in_way(*asked)].heeds
     told = {
         key: value
-        for key, value in _told(file, asked, installed).items()
+        for key, value in _find_settings(file, asked, installed).items()
         if key not in ("n_samples", "max_gen_toks") and (key not in Variant._fields or heeds(key))
     }
     told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None
     told["system"] = sha_of(read.system_instruction_sha, read.system_instruction)
-    parts = [f"{key}={as_given(value)}" for key, value in sorted(told.items()) if value]
-    return encodable("; ".join(parts))
+    parts = [f"{key}={to_text(value)}" for key, value in sorted(told.items()) if value]
+    return to_encodable("; ".join(parts))

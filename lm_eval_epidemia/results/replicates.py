@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.ask.way import Way
-from lm_eval_epidemia.benchmarks import WAYS, leaves
+from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.intervention.metrics import graded
+from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -60,7 +60,7 @@ class Joint(msgspec.Struct):
 _NOT_METRICS = ("sample", "asking", "less_bias", "uncut")
 
 
-def draws_of(
+def read_draws(
     written: Mapping[str, Any], survey: str, bounds: Mapping[str, Bounds]
 ) -> dict[str, Draws]:
     """Read the draws of one task, by metric.
@@ -94,15 +94,15 @@ def draws_of(
     for metric in [key for key in written if key not in _NOT_METRICS]:
         low, high = bounds.get(metric, (-MOST, MOST))
         most, unbiased = max(MOST, high), None
-        at = _numbers(metric, written[metric], sample, most)
+        at = _read_sample(metric, written[metric], sample, most)
         if metric in less_bias and len(at):
-            unbiased = _numbers(metric, less_bias[metric], sample, most)
+            unbiased = _read_sample(metric, less_bias[metric], sample, most)
             if len(unbiased) != len(at):
                 raise ValueError(f"{len(at)} and {len(unbiased)} draws of {metric}")
         if len(at) and not (at.min() >= low - ROUNDING and at.max() <= high + ROUNDING):
             given = f"{at.min():g} to {at.max():g}"
             raise ValueError(f"draws of {metric} are {given}, expected {low:g} to {high:g}")
-        before = _number(metric, uncut[metric]) if metric in uncut else None
+        before = _read_uncut(metric, uncut[metric]) if metric in uncut else None
         draws[metric] = Draws(sample, at, _asking(metric, asking), unbiased, before)
     return draws
 
@@ -122,7 +122,7 @@ class Said(NamedTuple):
     asked: NDArray[np.bool_]
 
 
-def said_of(text: str, prompts: int, written: bool) -> Said:
+def read_said(text: str, prompts: int, written: bool) -> Said:
     """Read the recorded answers of a task.
 
     Parameters
@@ -180,25 +180,25 @@ class Keeping(NamedTuple):
 
 
 def _accuracy(_text: str, truth: Any, answers: Said) -> dict[str, float]:
-    right = graded(truth, *answers).right
+    right = grade_effects(truth, *answers).right
     return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
 
 
 #: By benchmark.
 KEEPING = {
     INTERVENTION.name: Keeping(
-        lambda text, truth, way: said_of(text, len(truth.prompts), way.generated), _accuracy
+        lambda text, truth, way: read_said(text, len(truth.prompts), way.generated), _accuracy
     ),
-    PRIOR.name: Keeping(metrics.known_in, metrics.numbers_again, metrics.win_draws),
+    PRIOR.name: Keeping(metrics.judge_line, metrics.read_metrics, metrics.win_draws),
 }
 
 
 def headline_draws(name: str, said: Any) -> Draws | None:
     """Return the draws of a task's headline metric from its answers; None without answers."""
-    return None if said is None else KEEPING[leaves()[name].benchmark.name].draws(said)
+    return None if said is None else KEEPING[list_leaves()[name].benchmark.name].draws(said)
 
 
-def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
+def check_said(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
     """Read the recorded answers of a task, and check its metrics against them.
 
     Parameters
@@ -224,7 +224,7 @@ def said_in(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any
     Unusable
         If the truth of the task is damaged here.
     """
-    known, way = leaves()[name], WAYS[leaves()[name].way]
+    known, way = list_leaves()[name], WAYS[list_leaves()[name].way]
     primary = known.benchmark.primary
     if math.isnan(numbers[primary]):
         return None
@@ -256,7 +256,7 @@ def _short(value: float) -> str:
     return f"{value:.4f}" if abs(value) < MOST else f"{value:.4g}"
 
 
-def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
+def _read_sample(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     """Read draws: at least two for a sample, none for an exact table, whose sample has no name."""
     try:
         # A file that was decoded has arrays where its texts were numbers.
@@ -271,7 +271,7 @@ def _numbers(metric: str, text: Any, sample: str, most: float) -> np.ndarray:
     return draws
 
 
-def _number(metric: str, uncut: Any) -> float:
+def _read_uncut(metric: str, uncut: Any) -> float:
     """Read a number before its cut-off at the ends of the scale."""
     number = isinstance(uncut, (int, float)) and not isinstance(uncut, bool)
     if not (number and abs(uncut) <= MOST):
@@ -289,7 +289,7 @@ def _asking(metric: str, asking: Mapping[str, Any]) -> float:
     return float(error)
 
 
-def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
+def count_draws(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
     """Return the number of draws of each sample, including those already known.
 
     Raises
@@ -304,7 +304,7 @@ def counted(draws: Iterable[Draws], known: Mapping[str, int]) -> dict[str, int]:
     return numbers
 
 
-def in_conflict(samples: Iterable[str]) -> set[str]:
+def find_conflicts(samples: Iterable[str]) -> set[str]:
     """Return the samples of one survey and vintage that have different replicates.
 
     Errors of their tasks cannot be combined: they are neither joint nor independent. The name of a

@@ -20,7 +20,7 @@ from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
-from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, against_truth
+from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, compare_task
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
@@ -73,7 +73,7 @@ def sample_file(results: Path, asked: Asked) -> Path | None:
 
 
 @lru_cache(maxsize=16)
-def _line(way: Way) -> type[msgspec.Struct]:
+def _make_line_type(way: Way) -> type[msgspec.Struct]:
     """A line of samples: what is needed of it; the rest is skipped without being built."""
     return msgspec.defstruct("Line", [("doc", way.row), ("filtered_resps", list[Any])])
 
@@ -99,7 +99,7 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
     way = WAYS[asked.way]
     truth = way.load(asked.task)
     answers: list[Any] = []
-    decoder: Any = msgspec.json.Decoder(_line(way))
+    decoder: Any = msgspec.json.Decoder(_make_line_type(way))
     try:
         with path.open("rb") as file:
             for number, text in enumerate(file, start=1):
@@ -128,7 +128,7 @@ def answers_in(path: Path, asked: Asked) -> list[Any]:
 
 
 @contextmanager
-def said_before() -> Iterator[None]:
+def mute_warnings() -> Iterator[None]:
     """Suppress warnings that the metrics already gave during the run."""
     log = logging.getLogger("lm_eval_epidemia")
     level = log.level
@@ -139,7 +139,7 @@ def said_before() -> Iterator[None]:
         log.setLevel(level)
 
 
-def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
+def read_elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     """Return a model's answers in a task; parameters as for `answers_in`.
 
     Returns
@@ -158,12 +158,12 @@ def elicited(path: Path, asked: Asked) -> TaskAnswers | None:
     if not answers:
         return None
     if not isinstance(way, DistributionWay):  # no answer is the true one
-        with said_before():
-            known = undated.elicited(answers)
+        with mute_warnings():
+            known = undated.average_answers(answers)
         return None if known is None else _undated(known)
     try:
-        with said_before():
-            measured = against_truth(answers)
+        with mute_warnings():
+            measured = compare_task(answers)
     except EpidemiaError as error:
         raise EpidemiaError(f"{path}: {error}") from None
     if measured is None:
@@ -199,7 +199,7 @@ def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | N
     """
     path = sample_file(results, asked)
     if not isinstance(kept, str) or (path and kept.endswith(DROPPED)):
-        return elicited(path, asked) if path else None
+        return read_elicited(path, asked) if path else None
     way = WAYS[asked.way]
     truth = way.load(asked.task)
     try:
@@ -214,7 +214,7 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     """Read the line that `metrics.kept` or `undated.kept` writes; ValueError if it is another."""
     levels, whole = len(truth.levels), len(truth.given)
     if not isinstance(way, DistributionWay):
-        return _undated(_whole(np.array(line.split(), float).reshape(whole, levels)))
+        return _undated(_check_shares(np.array(line.split(), float).reshape(whole, levels)))
     counts = by_order = None
     cells, q, shares, chance = (np.array(part.split(), float) for part in line.split(";"))
     here = np.arange(whole)
@@ -222,9 +222,9 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
         here = here[np.isin(here, cells)]
         if not np.array_equal(here, cells):
             raise ValueError(f"its cells are not some of {whole}, in order")
-    q = known = _whole(q.reshape(len(here), levels))
+    q = known = _check_shares(q.reshape(len(here), levels))
     if len(shares):
-        _whole(shares.reshape(levels))
+        _check_shares(shares.reshape(levels))
     weights, p = truth.weights[here] / truth.weights[here].sum(), truth.p[here]
     if way.drawn:
         chance = chance.reshape(len(here), levels + 1)
@@ -239,7 +239,7 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     else:
         l1 = distance(weights, q, p)
         if len(chance):
-            by_order = _whole(chance.reshape(len(here), -1, levels))
+            by_order = _check_shares(chance.reshape(len(here), -1, levels))
             known = by_order.mean(axis=1)
     if not (np.abs(known - q) <= 2 * KEPT).all():  # the rounding of both
         raise ValueError("a distribution is not the mean of what it was made of")
@@ -247,7 +247,7 @@ def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
     return TaskAnswers(here.tolist(), q, positions, float(l1), by_order, counts)
 
 
-def _whole(q: Array) -> Array:
+def _check_shares(q: Array) -> Array:
     """Return distributions as they were kept; ValueError if one is impossible."""
     if not ((q >= 0) & (q <= 1)).all():
         raise ValueError("a probability is not between 0 and 1")
@@ -288,7 +288,7 @@ def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
     if len(newest) == len(answers):
         return None
     of, whole = leaf(asked), [*answers.values()]
-    with said_before():
+    with mute_warnings():
         measured = of.benchmark.measure(whole)
     values = {
         name: metric.of_answers(whole) if metric.of else measured.numbers.get(name, math.nan)

@@ -12,8 +12,8 @@ import pandas as pd
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.results.card import TUNED_CARD, Tuned, read_card
-from lm_eval_epidemia.results.choose import KEY, closest, settings_of_runs
-from lm_eval_epidemia.results.decode import printable
+from lm_eval_epidemia.results.choose import KEY, find_closest, settings_of_runs
+from lm_eval_epidemia.results.decode import to_printable
 from lm_eval_epidemia.results.naming import HASHES, Weights
 from lm_eval_epidemia.results.read import Results
 
@@ -23,7 +23,7 @@ OWN = ("model", "date", "template", "revision", *HASHES)
 #: Settings that scores agree in if they are compared.
 COMPARED = ("limit", "task_version", "truth", "num_fewshot", "system", *Variant._fields)
 
-#: How `_alike` calls weights that are not the same.
+#: How `_rate_likeness` calls weights that are not the same.
 OTHER = 3
 
 #: The name of a run, or nothing, and what is to be said of it.
@@ -33,7 +33,7 @@ Notes = list[tuple[str, str]]
 Found = tuple[Tuned | None, Path | None]
 
 
-def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
+def add_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Results:
     """Say of runs how they were tuned, and which run is that of the base.
 
     A run is of a tuned model if it has an adapter, or if there is a card in the folder of its
@@ -57,7 +57,7 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
     """
     runs, notes = results.runs, Notes()
     found, by_hand = _cards(results, notes), {version: base for base, version in given}
-    asked = _asked(results)
+    asked = _list_asked(results)
     bases = {
         run: _base_of(run, card, results, asked, by_hand.get(runs["model"][run]), notes)
         for run, (card, _) in found.items()
@@ -70,7 +70,7 @@ def with_cards(results: Results, given: Sequence[tuple[str, str]] = ()) -> Resul
         "base": pd.Series(bases, runs.index, dtype=float),
         "bases": [() if run in bases else versions[run] for run in runs.index],
     }
-    more = [(run, "tuned", printable(text)) for run, text in dict.fromkeys(notes)]
+    more = [(run, "tuned", to_printable(text)) for run, text in dict.fromkeys(notes)]
     told = pd.DataFrame(more, columns=["run", "kind", "text"])
     notes_of = pd.concat([results.notes, told], ignore_index=True)
     return results._replace(runs=runs.assign(**columns), notes=notes_of)
@@ -131,10 +131,10 @@ def _can_be(weights: Weights, card: Tuned) -> bool:
     """Whether a card beside results can be that of these weights: not if they are its base."""
     if weights.adapter:
         return card.how == "lora"
-    return _alike(weights.model, card.base) == OTHER
+    return _rate_likeness(weights.model, card.base) == OTHER
 
 
-def _alike(first: str, other: str) -> int:
+def _rate_likeness(first: str, other: str) -> int:
     """Rate how two names of weights agree: 0 as text, 1 as folder, 2 in the last part.
 
     `OTHER` if they do not.
@@ -163,12 +163,12 @@ def _base_of(
     if given:
         names, named = [given], [*runs.index[runs["model"] == given]]
     else:
-        if card and own.adapter and _alike(*names) == OTHER:
+        if card and own.adapter and _rate_likeness(*names) == OTHER:
             names = [own.model]
             text = f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both"
             notes.append((name, f"{text} have the same weights, {without}"))
         ranks = {
-            other: min(_alike(of.model, base) for base in names)
+            other: min(_rate_likeness(of.model, base) for base in names)
             for other, of in weights.items()
             if of != own and not of.adapter and (not own.adapter or of.more == own.more)
         }
@@ -178,7 +178,7 @@ def _base_of(
     if len(several := {weights[other].name for other in named}) > 1:
         why = f"could be {few(sorted(several))}: {by_hand}"
     elif alike := [other for other in named if asked[run] & asked[other]]:
-        base = closest(runs, run, alike)[0]
+        base = find_closest(runs, run, alike)[0]
         settings = settings_of_runs(runs).drop(columns=[*OWN, *COMPARED], errors="ignore")
         both = settings.loc[[run, base]].items()
         apart = [f"{key} {mine} and {theirs}" for key, (mine, theirs) in both if mine != theirs]
@@ -194,7 +194,7 @@ def _base_of(
     return None
 
 
-def _asked(results: Results) -> dict[int, set[Any]]:
+def _list_asked(results: Results) -> dict[int, set[Any]]:
     """Return what each run has a score in, and how it was asked; a chat template is part of it."""
     chat = results.runs.get("chat_template", pd.Series("", results.runs.index))
     known = results.scores[results.scores["value"].notna()]

@@ -45,7 +45,7 @@ def log_odds(p: Array, n: Array) -> Array:
     ----------
     p : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        See `scales.sizes`.
+        See `scales.fill_sizes`.
 
     Returns
     -------
@@ -66,8 +66,8 @@ def _spread(p: Array, n: Array) -> Array:
 def _beyond(p: Array, replicates: Array, n: Array) -> Array:
     """Return log-odds in samples drawn from samples, shape (J, B, C, L).
 
-    As in `joint.beyond`, what replicate j moves the truth by moves replicate b, here by as many
-    standard deviations: added as it is, it would move rare answers below 0.
+    As in `joint.draw_beyond`, what replicate j moves the truth by moves replicate b, here by as
+    many standard deviations: added as it is, it would move rare answers below 0.
     """
     x, at = log_odds(p, n), log_odds(replicates, n)
     moved, times = at - x, _spread(replicates, n) / _spread(p, n)
@@ -123,7 +123,7 @@ def moments(
     weights : ndarray, shape (C,)
     p, q : ndarray, shape (C, K)
     n : ndarray, shape (C,)
-        See `scales.sizes`.
+        See `scales.fill_sizes`.
     replicates : ndarray, shape (B, C, K)
         Of the truth; B is 0 of an exact table.
     sample : str
@@ -141,7 +141,7 @@ def moments(
     return Moments(sample, np.array(means), noise, of_replicates, mean_over(weights, beyond))
 
 
-class Line(NamedTuple):
+class CalibrationLine(NamedTuple):
     """A calibration line.
 
     Attributes
@@ -162,7 +162,7 @@ class Line(NamedTuple):
     spread: float
 
 
-def line(tasks: Sequence[Moments]) -> Line:
+def fit_line(tasks: Sequence[Moments]) -> CalibrationLine:
     """Return the line through the cells and levels of some tasks, each with equal weight.
 
     Parameters
@@ -195,7 +195,7 @@ def line(tasks: Sequence[Moments]) -> Line:
     all_noise = math.fsum(noise.values())
     variance = xx - x * x
     if not variance - all_noise > max(LEAST * variance, FLAT):
-        return Line(math.nan, math.nan, {}, float(x), math.nan)
+        return CalibrationLine(math.nan, math.nan, {}, float(x), math.nan)
 
     def fitted(x: Any, xx: Any, xy: Any, noise: float) -> Any:
         slope = (xy - x * y) / (xx - x * x - noise)
@@ -206,4 +206,4 @@ def line(tasks: Sequence[Moments]) -> Line:
         sample: fitted(x + of_x, xx + of_xx, xy + of_xy, all_noise + noise[sample])
         for sample, (of_x, of_xx, of_xy) in moved.items()
     }
-    return Line(float(tilt), float(slope), draws, float(x), float(variance - all_noise))
+    return CalibrationLine(float(tilt), float(slope), draws, float(x), float(variance - all_noise))

@@ -26,7 +26,7 @@ LOW_ANSWERED = 0.9
 T = TypeVar("T")
 
 
-def once(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
+def cache_last(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence[Any]], T]:
     """Cache the result for the answers collected last.
 
     All metrics of a task need it, one after the other and with the same answers.
@@ -71,7 +71,7 @@ class Collected(NamedTuple):
         return self.way.named(self.truth.task)
 
 
-def collected(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
+def collect_answers(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Collected:
     """Arrange the answers of a task by the cells of its truth.
 
     Parameters
@@ -129,7 +129,7 @@ def complete_cells(asked: Collected, cell: str = "cell") -> NDArray[np.bool_]:
     return complete
 
 
-def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
+def is_readable(asked: Collected, answers: Sequence[Answer]) -> bool:
     """Check the answers: False, with a warning, if they allow no score."""
     way, name, answered = asked.way, asked.name, asked.answered
     if way.generated:
@@ -146,7 +146,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
         return True
     with np.errstate(over="ignore"):
         masses = np.exp(asked.said).sum(axis=2)
-    unknown = not_finite(asked)
+    unknown = find_not_finite(asked)
     impossible = (masses > most_mass(asked.said.shape[2])) & answered & ~unknown
     if impossible.any():
         notices.warn(
@@ -170,7 +170,7 @@ def readable(asked: Collected, answers: Sequence[Answer]) -> bool:
     return True
 
 
-def not_finite(asked: Collected) -> NDArray[np.bool_]:
+def find_not_finite(asked: Collected) -> NDArray[np.bool_]:
     """Return which prompts got NaN or infinite log-probabilities, with a warning if any did.
 
     Returns

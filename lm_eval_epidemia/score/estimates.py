@@ -80,7 +80,7 @@ class Estimate(NamedTuple):
 NOTHING = Estimate(math.nan, math.nan, 0, 0)
 
 
-def paired(first: Estimate, other: Estimate) -> Estimate:
+def subtract_paired(first: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two means over the same scenes, with its paired error."""
     at = first.at - other.at
     return Estimate(
@@ -92,7 +92,7 @@ def paired(first: Estimate, other: Estimate) -> Estimate:
     )
 
 
-def apart(first: Estimate, other: Estimate) -> Estimate:
+def subtract_unpaired(first: Estimate, other: Estimate) -> Estimate:
     """Return the difference of two means over independent samples."""
     return _together([first, other], [1, -1])
 
@@ -137,7 +137,7 @@ def shares_of(of: Array, ids: NDArray[Any]) -> tuple[NDArray[Any], Array]:
     return there, (sums - sums.mean()) * math.sqrt(len(there) / (len(there) - 1))
 
 
-def pooled(of: Any, clusters: Any) -> Estimate:
+def pool_clusters(of: Any, clusters: Any) -> Estimate:
     """Average numbers from a sample of clusters.
 
     Parameters

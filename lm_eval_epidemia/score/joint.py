@@ -31,8 +31,8 @@ class Draws(NamedTuple):
     asking : float
         Standard error from the asking alone: sampled orderings, or drawn answers.
     less_bias : ndarray, shape (B,), or None
-        The number minus its bias from sampling error, at each replicate (`corrected`); None if `at`
-        already has no such bias, or the correction is not needed.
+        The number minus its bias from sampling error, at each replicate (`correct_bias`); None if
+        `at` already has no such bias, or the correction is not needed.
     uncut : float or None
         The number before it is cut off at the ends of its scale, used in means; None if it is not
         cut.
@@ -54,7 +54,7 @@ class Draws(NamedTuple):
 PARTNERS = (1, 3, 8, 21)
 
 
-def beyond(p: Array, replicates: Array) -> Array:
+def draw_beyond(p: Array, replicates: Array) -> Array:
     """Return samples drawn from samples: P^(b) + P^(j) - P, for some j for each b.
 
     Parameters
@@ -82,7 +82,7 @@ def mean_beyond(at: Array, again: Array) -> Array:
     at : ndarray, shape (B,)
         V_b.
     again : ndarray, shape (J, B)
-        V_bj, as `beyond` has the samples.
+        V_bj, as `draw_beyond` has the samples.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def mean_beyond(at: Array, again: Array) -> Array:
     return np.asarray((again - partners).mean(axis=0) + at.mean())
 
 
-def corrected(at: Array, again: Array) -> Array:
+def correct_bias(at: Array, again: Array) -> Array:
     """Subtract the bootstrap estimate of bias at each replicate, as for the number itself.
 
     Twice the number less `mean_beyond`. Its spread is that of the corrected number ``2 V - mean
@@ -106,7 +106,7 @@ def corrected(at: Array, again: Array) -> Array:
     return 2 * at - mean_beyond(at, again)
 
 
-def less_noise(d: Array | float, again: Array | float) -> Array:
+def cut_noise(d: Array | float, again: Array | float) -> Array:
     """Subtract the noise of a survey from a distance: a bootstrap correction of its square.
 
     ``sign(x) sqrt(|x|), x = 2 D^2 - D'^2``, D' being the mean distance from replicates. Independent
@@ -140,7 +140,7 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
     return sums
 
 
-def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
+def _check_draws(draws: Iterable[Draws | None]) -> list[Draws | None]:
     """Refuse what are no draws: a score, or those of one task without a list around them, or None.
 
     None is what a task has whose truth has no joint replicates.
@@ -155,7 +155,7 @@ def _listed(draws: Iterable[Draws | None]) -> list[Draws | None]:
     return listed
 
 
-def _checked(weights: Sequence[float] | None, number: int) -> list[float]:
+def _check_weights(weights: Sequence[float] | None, number: int) -> list[float]:
     """Return the weights of so many tasks, by default those of the mean.
 
     Raises
@@ -200,8 +200,8 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     EpidemiaError
         If `draws` is not a list of draws, or `weights` are invalid or not one per task.
     """
-    draws = _listed(draws)
-    weights = _checked(weights, len(draws))
+    draws = _check_draws(draws)
+    weights = _check_weights(weights, len(draws))
     if not draws or (sums := _sums(draws, weights)) is None:
         return math.nan
     asking = sum((w * task.asking) ** 2 for task, w in zip(draws, weights, strict=True) if task)

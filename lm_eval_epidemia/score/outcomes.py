@@ -107,7 +107,7 @@ class Layout:
         return float(tasks**2 / (squares.sum() + pairs.sum() ** 2 - (pairs**2).sum()))
 
 
-def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Clustered:
+def average_clusters(values: Sequence[float], clusters: Sequence[Hashable]) -> Clustered:
     """Average over tasks, with the CR2 error of the mean over clusters of them.
 
     Parameters
@@ -128,7 +128,7 @@ def clustered(values: Sequence[float], clusters: Sequence[Hashable]) -> Clustere
     return Clustered(mean, error, layout.freedom)
 
 
-class Prior(NamedTuple):
+class VariancePrior(NamedTuple):
     """Where variances come from: each is `variance` times an inverse chi-square over its freedom.
 
     Attributes
@@ -173,7 +173,7 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
     Returns
     -------
     freedom, variance : ndarray, shape (...)
-        As `Prior` has them.
+        As `VariancePrior` has them.
     """
     half = freedom / 2
     mean = np.asarray(mean) - special.digamma(half) + math.log(half)
@@ -184,7 +184,7 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
     return np.where(differ, 2 * own, math.inf + 0 * excess), np.exp(mean + shift)
 
 
-def moderated(of: Clustered, prior: Prior, most: float = math.inf) -> Clustered:
+def moderate_variance(of: Clustered, prior: VariancePrior, most: float = math.inf) -> Clustered:
     """Shrink the variance of a mean towards the prior of such variances.
 
     Parameters
@@ -266,7 +266,7 @@ class Paired(NamedTuple):
     most: float
 
 
-def paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
+def compare_paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
     """Compare two models over the documents of tasks.
 
     The test is McNemar's exact one where rows are 0 or 1, each a cluster of its own, and count
@@ -341,9 +341,9 @@ def _over_tasks(tasks: Sequence[Answers], by_size: bool) -> Clustered:
     """
     if by_size:
         labels = [number for number, task in enumerate(tasks) for _ in task.first]
-        return clustered([d for task in tasks for d in task.differences], labels)
+        return average_clusters([d for task in tasks for d in task.differences], labels)
     means = [math.fsum(task.differences) / len(task.first) for task in tasks]
-    return clustered(means, range(len(means)))
+    return average_clusters(means, range(len(means)))
 
 
 def mcnemar(wins: int, losses: int) -> float:

@@ -95,7 +95,7 @@ def resolution(p: Array) -> Array:
     return np.array([float(math.lcm(*(part.denominator for part in row))) for row in parts])
 
 
-def sizes(p: Array, n_eff: Array) -> Array:
+def fill_sizes(p: Array, n_eff: Array) -> Array:
     """Return the effective sample size of each cell: n_eff, or that implied by a printed table.
 
     Parameters
@@ -122,7 +122,7 @@ def log_score(p: Array, q: Array, n: Array) -> Array:
     ----------
     p, q : ndarray, shape (..., C, K)
     n : ndarray, shape (C,)
-        See `sizes`.
+        See `fill_sizes`.
 
     Returns
     -------

@@ -59,8 +59,8 @@ class Anchors(NamedTuple):
     perfect : float
         Below this distance, answers are indistinguishable from the truth.
     zero_error : float
-        Standard error of `zero`, from the survey's joint replicates; 0 for an exact table, or
-        without replicates.
+        Standard error of `zero_distance`, from the survey's joint replicates; 0 for an exact
+        table, or without replicates.
     """
 
     uniform: float
@@ -76,7 +76,7 @@ class Anchors(NamedTuple):
         """Return the anchors of a task's truth; by default those that its scores use."""
         at, error = truth.replicates, 0.0
         if at is not None and len(at) > 1:
-            error = float(zero(truth.weights, at).std(ddof=1))
+            error = float(zero_distance(truth.weights, at).std(ddof=1))
         ends = anchors(truth.weights, truth.p, truth.d_perfect(quantile, scheme))
         return ends._replace(zero_error=error)
 
@@ -86,8 +86,8 @@ class Anchors(NamedTuple):
         return float(np.fmin(self.uniform, self.zero_one))
 
     def score(self, d: Array | float) -> Array:
-        """Return the scores of distances from the truth; see `scale`."""
-        return scale(d, self.zero, self.perfect)
+        """Return the scores of distances from the truth; see `scale_distance`."""
+        return scale_distance(d, self.zero, self.perfect)
 
     @property
     def score_of_mean(self) -> float:
@@ -137,7 +137,7 @@ def anchors(weights: Array, p: Array, perfect: float) -> Anchors:
     )
 
 
-def zero(weights: Array, p: Array) -> Array:
+def zero_distance(weights: Array, p: Array) -> Array:
     """Return the distances that score 0: of the better of the answers that know nothing.
 
     Parameters
@@ -156,7 +156,7 @@ def zero(weights: Array, p: Array) -> Array:
     return np.minimum(of_uniform, distance(weights, p, zero_one(weights, p)))
 
 
-def scale(d: Array | float, zero: Array | float, perfect: float) -> Array:
+def scale_distance(d: Array | float, zero: Array | float, perfect: float) -> Array:
     """Convert distances to scores from 0 (knows nothing) to 100 (as close as another sample).
 
     ``100 * clip((D_zero - D) / (D_zero - D_perfect), 0, 1)``. Where D_zero <= D_perfect the survey

@@ -18,13 +18,13 @@ import yaml
 from pydantic import ValidationError
 
 from lm_eval_epidemia.core import notices, paths
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.names import RESERVED
-from lm_eval_epidemia.core.store import opened
+from lm_eval_epidemia.core.store import read_disk_once
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.fresh import FreshSet
 from lm_eval_epidemia.surveys.record import Record, Task
-from lm_eval_epidemia.surveys.variable import written_out
+from lm_eval_epidemia.surveys.variable import expand_levels
 
 
 class _Catalogue(NamedTuple):
@@ -74,8 +74,8 @@ def _shipped() -> dict[str, Record]:
     return {entry.survey: entry for entry in records}
 
 
-@opened
-def _known() -> _Catalogue:
+@read_disk_once
+def _load_catalogue() -> _Catalogue:
     known = _Catalogue(dict(_shipped()), {}, {}, {}, {})
     for path in own_files():
         try:
@@ -89,7 +89,7 @@ def _known() -> _Catalogue:
             known.own[entry.survey] = path
     for entry in known.records.values():
         known.tasks.update((task.name, task) for task in entry.all_tasks)
-    for path in fresh.files():
+    for path in fresh.list_set_files():
         try:
             known.fresh[path.parent] = _usable(path, known.records)
         except EpidemiaError as error:
@@ -123,7 +123,7 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     elif entry.replaces not in (None, name) or (entry.replaces and not ships):
         fault = (
             f"'replaces: {entry.replaces}' in a record of {name!r}: a record can only replace the "
-            f"shipped record of its own name ({nearest(name, _shipped())})"
+            f"shipped record of its own name ({suggest(name, _shipped())})"
         )
     elif ships and entry.replaces is None:
         fault = (
@@ -148,20 +148,20 @@ def _check_own(entry: Record, path: Path, other: Path | None) -> None:
 def records() -> dict[str, Record]:
     """Return the survey records, by survey name: those that ship, then the user's own.
 
-    A user's record with errors is left out with a warning, so that other tasks still work; `record`
-    raises its error.
+    A user's record with errors is left out with a warning, so that other tasks still work;
+    `find_record` raises its error.
     """
-    return _known().records
+    return _load_catalogue().records
 
 
-def own() -> dict[str, Path]:
+def find_own_records() -> dict[str, Path]:
     """Return the files of the user's own records, by survey."""
-    return _known().own
+    return _load_catalogue().own
 
 
 def own_surveys() -> frozenset[str]:
     """Return the names of the surveys that do not ship."""
-    return frozenset(_known().own.keys() - _shipped().keys())
+    return frozenset(_load_catalogue().own.keys() - _shipped().keys())
 
 
 def fresh_sets() -> dict[Path, FreshSet]:
@@ -169,29 +169,29 @@ def fresh_sets() -> dict[Path, FreshSet]:
 
     One that is damaged, or whose survey's record has changed since, is left out with a warning.
     """
-    return _known().fresh
+    return _load_catalogue().fresh
 
 
-def drawn(task: str) -> FreshSet | None:
+def find_fresh_set(task: str) -> FreshSet | None:
     """Return the set that a task belongs to; None if a record declares the task."""
     sets = fresh_sets().values()
     return next((drawn for drawn in sets if task.startswith(f"{drawn.group}_")), None)
 
 
-def record(survey: str) -> Record:
+def find_record(survey: str) -> Record:
     """Return one survey's record; the error for an unknown name suggests the nearest ones."""
-    known = _known()
+    known = _load_catalogue()
     if survey in known.records:
         return known.records[survey]
     for path, fault in known.faults.items():
         if path.stem == survey:
             raise EpidemiaError(fault)
-    raise EpidemiaError(f"no survey {survey!r} ({nearest(survey, known.records)})")
+    raise EpidemiaError(f"no survey {survey!r} ({suggest(survey, known.records)})")
 
 
 def how_to_build(survey: str) -> str:
     """Say which official files the tasks of a survey need, and how to fetch and build them."""
-    entry = record(survey)
+    entry = find_record(survey)
     official = entry.vintages[entry.official]
     how = f"epidemia survey download {survey}, then epidemia groundtruth build {survey}"
     if survey in own_surveys():  # whose page is what its author wrote, if anything
@@ -203,33 +203,33 @@ def how_to_build(survey: str) -> str:
 
 def file_of(survey: str) -> Path:
     """Return the file of a survey's record."""
-    record(survey)
-    return _known().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
+    find_record(survey)
+    return _load_catalogue().own.get(survey, Path(__file__).parent / f"{survey}.yaml")
 
 
 def all_tasks() -> dict[str, Task]:
     """Return every declared task, available or not, by its lm-eval name."""
-    return _known().tasks
+    return _load_catalogue().tasks
 
 
 def official_cells(task: Task) -> int:
     """Return how many combinations the official levels of a task's conditions have."""
-    survey = record(task.survey)
+    survey = find_record(task.survey)
     return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
 
 
-def task(name: str) -> Task:
+def find_task(name: str) -> Task:
     """Return one declared task; the error for an unknown name suggests the nearest ones."""
     try:
         return all_tasks()[name]
     except KeyError:
-        raise EpidemiaError(f"no task {name!r} ({nearest(name, all_tasks())})") from None
+        raise EpidemiaError(f"no task {name!r} ({suggest(name, all_tasks())})") from None
 
 
-def _written(levels: yaml.SequenceNode) -> list[yaml.Node]:
+def _list_written(levels: yaml.SequenceNode) -> list[yaml.Node]:
     """Return, for every level the schema sees, the YAML that wrote it: ``each`` writes several."""
     pairs = zip(levels.value, _constructed(levels), strict=True)
-    return [node for node, item in pairs for _ in written_out([item])]
+    return [node for node, item in pairs for _ in expand_levels([item])]
 
 
 def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
@@ -242,7 +242,7 @@ def _line_of(node: yaml.Node | None, location: tuple[Any, ...]) -> int:
                 if key.value == str(step):
                     child, line = value, key.start_mark.line + 1
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
-            items = _written(node) if above == "levels" else node.value
+            items = _list_written(node) if above == "levels" else node.value
             if step < len(items):
                 child, line = items[step], items[step].start_mark.line + 1
         # A step that the file does not have: a missing field, or a list that the schema adds.
@@ -299,10 +299,10 @@ def load_record(path: Path) -> Record:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise EpidemiaError(f"{path.name} cannot be read as UTF-8 text: {error}") from None
-    return record_of(text, path.name)
+    return read_record(text, path.name)
 
 
-def record_of(text: str, name: str = "draft.yaml") -> Record:
+def read_record(text: str, name: str = "draft.yaml") -> Record:
     """Check the text of a survey record, as `load_record` does; errors call its file `name`."""
     try:
         tree = _composed(text)

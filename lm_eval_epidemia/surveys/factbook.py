@@ -26,7 +26,7 @@ Profile = Mapping[str, Any]
 Row = dict[str, Any]
 
 
-class Field(NamedTuple):
+class ProfileField(NamedTuple):
     """A field of a profile, and its figures.
 
     Attributes
@@ -59,7 +59,7 @@ class Field(NamedTuple):
         for header, parts in self.columns.items():
             names = parts.split("; ")
             listed = [texts[name] for name in names if name in texts]
-            figure = math.fsum(number(text) for text in listed)
+            figure = math.fsum(read_number(text) for text in listed)
             is_known = len(listed) == len(names) or bool(self.whole and texts)
             row[header] = figure if is_known and not math.isnan(figure) else None
             used += listed
@@ -71,7 +71,7 @@ class Field(NamedTuple):
 
     def _adds_up(self, row: Row, texts: Mapping[str, str]) -> bool:
         """Whether the parts are the total, none negative: what is not listed is then none."""
-        total = 100.0 if self.whole == ALL else number(texts.get(self.whole, ""))
+        total = 100.0 if self.whole == ALL else read_number(texts.get(self.whole, ""))
         parts = [value or 0.0 for value in row.values()]
         return abs(math.fsum(parts) - total) <= SLACK * total and min(parts) >= -BELOW * total
 
@@ -86,7 +86,7 @@ _NUMBER = re.compile(r"(-?[\d,]*\d(?:\.\d+)?)(?: (thousand|million|billion|trill
 _TIMES = {None: 1.0, "thousand": 1e3, "million": 1e6, "billion": 1e9, "trillion": 1e12}
 
 
-def number(text: str) -> float:
+def read_number(text: str) -> float:
     """Read the first number of a text: ``1.39 trillion (2024 est.)``.
 
     NaN if there is none (``NA``), or a bound of one (``<1%``).
@@ -106,22 +106,24 @@ def year(text: str) -> int | None:
 #: Society, land and energy.
 _PEOPLE, _ENERGY, _LAND = "People and Society", "Energy", "Environment"
 
-POPULATION = Field(_PEOPLE, "Population", {"Population": "total"})
+POPULATION = ProfileField(_PEOPLE, "Population", {"Population": "total"})
 AGES = {"0-14 years": "0-14", "15-64 years": "15-64", "65 years and over": "65 or older"}
-AGE_STRUCTURE = Field(_PEOPLE, "Age structure", {age: text for text, age in AGES.items()})
-TOWN = Field(_PEOPLE, "Urbanization", {"Urban": "urban population"})
+AGE_STRUCTURE = ProfileField(_PEOPLE, "Age structure", {age: text for text, age in AGES.items()})
+TOWN = ProfileField(_PEOPLE, "Urbanization", {"Urban": "urban population"})
 
 #: Figures of a country as a whole.
 OF_COUNTRIES = (
     TOWN,
-    Field(
+    ProfileField(
         _ENERGY, "Electricity access", {"Electricity at home": "electrification - total population"}
     ),
-    Field("Communications", "Internet users", {"Uses the internet": "percent of population"}),
-    Field(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ""}),
-    Field(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ""}),
-    Field(_PEOPLE, "Child marriage", {"Married by 18": "women married by age 18"}),
-    Field(
+    ProfileField(
+        "Communications", "Internet users", {"Uses the internet": "percent of population"}
+    ),
+    ProfileField(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ""}),
+    ProfileField(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ""}),
+    ProfileField(_PEOPLE, "Child marriage", {"Married by 18": "women married by age 18"}),
+    ProfileField(
         _ENERGY,
         "Electricity generation sources",
         {
@@ -132,8 +134,8 @@ OF_COUNTRIES = (
         },
         ALL,
     ),
-    Field(_ENERGY, "Electricity", {"Capacity": "installed generating capacity"}),
-    Field(
+    ProfileField(_ENERGY, "Electricity", {"Capacity": "installed generating capacity"}),
+    ProfileField(
         _LAND,
         "Carbon dioxide emissions",
         {
@@ -143,7 +145,7 @@ OF_COUNTRIES = (
         },
         "total emissions",
     ),
-    Field(
+    ProfileField(
         _LAND,
         "Land use",
         {
@@ -153,8 +155,8 @@ OF_COUNTRIES = (
             "Other land": "other",
         },
     ),
-    Field("Geography", "Area", {"Land area": "land"}),
-    Field(
+    ProfileField("Geography", "Area", {"Land area": "land"}),
+    ProfileField(
         _LAND,
         "Total water withdrawal",
         {"Households": "municipal", "Industry": "industrial", "Farming": "agricultural"},
@@ -210,7 +212,7 @@ def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
         row = {**place, "Sex": sex, "Aged 15 or older": people["15-64", sex]}
         row["Aged 15 or older"] += people["65 or older", sex]
         for header, name in OF_SEXES.items():
-            row |= Field(_PEOPLE, name, {header: sex}).row(profile)
+            row |= ProfileField(_PEOPLE, name, {header: sex}).row(profile)
         yield row
 
 
@@ -221,7 +223,7 @@ def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
         if urban is not None and everybody is not None:
             people = everybody * (urban if residence == "urban" else 100 - urban) / 100
         row = {**place, "Residence": residence, "Residents": people}
-        water = Field(_PEOPLE, "Drinking water source", {"Improved water": text})
+        water = ProfileField(_PEOPLE, "Drinking water source", {"Improved water": text})
         yield row | water.row(profile)
 
 

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import problem
+from lm_eval_epidemia.core.store import describe_problem
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.variable import Strict
 
@@ -115,14 +115,14 @@ class FreshSet(Strict):
         return f"{GROUP}_{self.name}"
 
 
-def folder_of(survey: str, seed: int) -> Path:
+def find_set_folder(survey: str, seed: int) -> Path:
     """Return the folder of a set (it need not exist)."""
-    return paths.fresh_tasks() / f"{survey}_{seed}"
+    return paths.find_fresh_folder() / f"{survey}_{seed}"
 
 
-def files() -> list[Path]:
+def list_set_files() -> list[Path]:
     """Return the file that declares each set there is, whether or not it can be used."""
-    return sorted(paths.fresh_tasks().glob(f"*/{TASKS}"))
+    return sorted(paths.find_fresh_folder().glob(f"*/{TASKS}"))
 
 
 def hash_of(record: Record, vintage: str) -> str:
@@ -162,7 +162,7 @@ def command(drawn: FreshSet) -> str:
     )
 
 
-def write_set(drawn: FreshSet) -> str:
+def format_set(drawn: FreshSet) -> str:
     """Return the text of the file that declares a set."""
     known = {"kind", "survey", "seed", "number"}
     about = drawn.model_dump(mode="json", exclude={"sha256", "tasks"})
@@ -179,14 +179,14 @@ def read_set(path: Path) -> FreshSet:
     Raises
     ------
     EpidemiaError
-        If it is not what `write_set` returns, or lies in a folder of another name.
+        If it is not what `format_set` returns, or lies in a folder of another name.
     """
     try:
         text = path.read_bytes()
         data = yaml.safe_load(text)
         drawn = FreshSet.model_validate(data if isinstance(data, dict) else {})
     except ValidationError as error:
-        raise EpidemiaError(f"{path} is damaged ({problem(error)})") from None
+        raise EpidemiaError(f"{path} is damaged ({describe_problem(error)})") from None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise EpidemiaError(f"{path} cannot be read ({' '.join(str(error).split())})") from None
     if path.parent.name != drawn.name:

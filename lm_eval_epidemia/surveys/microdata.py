@@ -18,15 +18,15 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.paths import sha256_of
 from lm_eval_epidemia.surveys import read
 from lm_eval_epidemia.surveys.raw import open_raw, raw_files, raw_paths
-from lm_eval_epidemia.surveys.read import rows_said
+from lm_eval_epidemia.surveys.read import format_rows
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.release import (
     Release,
     are_within,
     check_parts,
     choose_vintage,
-    coded,
     parts_of,
+    read_codes,
     viable_releases,
 )
 from lm_eval_epidemia.surveys.tables import load_tables, tables_vintage
@@ -160,7 +160,7 @@ def _check_known(
     what = "texts" if variable.of_texts else "codes"
     raise EpidemiaError(
         f"{file}: column {variable.column} has {what} that the record of {name!r} does not list: "
-        f"{listed}{', ...' if len(unknown) > 8 else ''} ({rows_said(here)}). Is this another "
+        f"{listed}{', ...' if len(unknown) > 8 else ''} ({format_rows(here)}). Is this another "
         f"vintage? If not, add the {what} to the survey record, as a level or as missing"
     )
 
@@ -171,7 +171,7 @@ def joint_levels(levels: Sequence[NDArray[np.int16]], sizes: Sequence[int]) -> I
     return np.where((np.array(levels) == MISSING).any(axis=0), MISSING, numbers)
 
 
-def _joined(
+def _join_columns(
     columns: dict[Path, list[str]], wanted: list[str], record: Record, **kinds: list[str]
 ) -> pd.DataFrame:
     """Read the wanted columns of one file, of parts one under the other, or of files joined."""
@@ -180,7 +180,9 @@ def _joined(
     present = {file: {column.casefold() for column in names} for file, names in columns.items()}
     here = {file: [c for c in wanted if c.casefold() in names] for file, names in present.items()}
     if record.join is None or len(columns) == 1:
-        return read.stacked([read.read_columns(f, names, **kinds) for f, names in here.items()])
+        return read.stack_tables(
+            [read.read_columns(f, names, **kinds) for f, names in here.items()]
+        )
     key, seen = record.join, {record.join.casefold()}
     frames: list[pd.DataFrame] = []
     for file, names in here.items():
@@ -251,7 +253,7 @@ def load_microdata(
         wanted = list(dict.fromkeys(column for release in viable for column in release.wanted()))
         small = [column for release in viable for column in release.replicates()]
         texts = [column for column in wanted if any(column in r.texts() for r in viable)]
-        frame = _joined(columns, wanted, record, small=small, texts=texts)
+        frame = _join_columns(columns, wanted, record, small=small, texts=texts)
         names = " ".join([name, *(file.name for file in files)])
     selected = {release.vintage: release.selected(frame, name) for release in viable}
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
@@ -268,7 +270,7 @@ def load_microdata(
     release.check_complete(there, name)
 
     def values(column: str) -> NDArray[np.float64]:
-        parts = [coded(frame, entry.column(part), name) for part in parts_of(column)]
+        parts = [read_codes(frame, entry.column(part), name) for part in parts_of(column)]
         return np.sum(parts, axis=0)
 
     def numbers(variable: str, way: Variable) -> NDArray[np.int16]:
@@ -286,7 +288,9 @@ def load_microdata(
     def units(column: str) -> Ints:
         units = frame[entry.column(column)]
         if (blank := units.isna().to_numpy()).any():
-            raise EpidemiaError(f"{name}: design column {column} is missing in {rows_said(blank)}")
+            raise EpidemiaError(
+                f"{name}: design column {column} is missing in {format_rows(blank)}"
+            )
         return np.unique(units.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
     # A weight that a year does not have is blank throughout in a file of several years.
@@ -354,9 +358,9 @@ def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
     """Refuse invalid weights: blanks, negative numbers, or an impossible sum."""
     what = f"{file}: column {column} (weight)"
     if (blank := np.isnan(weight)).any():
-        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+        raise EpidemiaError(f"{what} is missing in {format_rows(blank)}")
     if (negative := weight < 0).any():
-        raise EpidemiaError(f"{what} is negative in {rows_said(negative)}")
+        raise EpidemiaError(f"{what} is negative in {format_rows(negative)}")
     if not weight.any():
         raise EpidemiaError(f"{what} is zero in every row")
     if len(weight) >= MANY and (most := weight.max()) > weight.sum() / 2:
@@ -372,7 +376,7 @@ def check_replicate(
     """Refuse invalid replicates of a weight; some valid ones are negative for a few people."""
     what = f"{file}: column {column} (replicate weight)"
     if (blank := np.isnan(replicate)).any():
-        raise EpidemiaError(f"{what} is missing in {rows_said(blank)}")
+        raise EpidemiaError(f"{what} is missing in {format_rows(blank)}")
     total, known = replicate.sum(dtype=np.float64), weight.sum()
     if not known / APART < total < known * APART:
         sums = f"sums to {total:g}, but the weight itself to {known:g}"
@@ -386,7 +390,7 @@ def check_nested(
     _, first, index = np.unique(unit, return_index=True, return_inverse=True)
     if (elsewhere := psu != psu[first][index]).any():
         raise EpidemiaError(
-            f"{file}: in {rows_said(elsewhere)} the sampled unit ({column}) is in another PSU "
+            f"{file}: in {format_rows(elsewhere)} the sampled unit ({column}) is in another PSU "
             f"({psu_column}) than in its first row: name design columns in which every unit "
             "belongs to one PSU"
         )

@@ -239,7 +239,7 @@ def _members(
     return official or members
 
 
-def _once(files: list[Path]) -> list[Path]:
+def _drop_copies(files: list[Path]) -> list[Path]:
     """Take a file that lies there packed and unpacked once; refuse two of one name otherwise."""
     names: dict[str, Path] = {}
     for file in files:
@@ -326,7 +326,7 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
                     f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
                     f"expected one of {', '.join([*FORMATS, '.zip'])})"
                 )
-        data = _once(data)
+        data = _drop_copies(data)
         if not data:
             raise EpidemiaError(
                 f"no data file among {', '.join(path.name for path in paths)}: expected one of "

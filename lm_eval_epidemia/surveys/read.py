@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.extras import install
 from lm_eval_epidemia.surveys import factbook
 
@@ -117,7 +117,7 @@ def has_dates(told: Any, column: str) -> bool:
     return bool(_DATES.fullmatch(told.original_variable_types.get(column) or ""))
 
 
-def as_meant(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def round_float32(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return numbers as they were meant: 3.3 where 3.299999952316284 is, which is 3.3 in float32.
 
     A number that single precision holds gets its fewest digits there; a tiny one is zero.
@@ -142,7 +142,7 @@ def parquet_column(column: Any) -> pd.Series:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_bad_file(path: Path) -> Iterator[None]:
     """Turn any exception of a reader on a damaged file into an error that names the file."""
     try:
         yield
@@ -189,7 +189,7 @@ def _positions(path: Path) -> dict[str, tuple[int, int]]:
 def raw_columns(path: Path) -> list[str]:
     """Return the column names of an unpacked data file, as written there."""
     suffix = suffix_of(path.name)
-    with naming(path):
+    with name_bad_file(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
@@ -206,11 +206,11 @@ def head_of(path: Path) -> CsvHeader:
     import pandas as pd
 
     if suffix_of(path.name) not in WORKBOOKS:
-        return header(path)
+        return read_csv_header(path)
     # Without a header, since pandas would make two columns of one name differ.
     rows = pd.read_excel(path, header=None, nrows=4, dtype=object)
     cells = [[str(cell) for cell in row] for row in rows.where(rows.notna(), "").to_numpy()]
-    return of_platform(cells) if cells else CsvHeader([], [])
+    return find_platform_rows(cells) if cells else CsvHeader([], [])
 
 
 def _read_csv(
@@ -222,17 +222,17 @@ def _read_csv(
     def held(name: str, column: Any) -> Any:
         if name.casefold() in texts:
             return column.dictionary_encode().to_pandas()
-        return parsed(column, name.casefold() in small)
+        return parse_numbers(column, name.casefold() in small)
 
     places = [every.index(name) for name in names]
     parts = [
         pd.DataFrame(dict(zip(names, map(held, names, batch.columns), strict=True)), copy=False)
         for batch in csv_batches(path, places, len(every), bool(texts))
     ]
-    return stacked(parts) if parts else pd.DataFrame(columns=names)
+    return stack_tables(parts) if parts else pd.DataFrame(columns=names)
 
 
-def untyped(path: Path, names: list[str]) -> pd.DataFrame:
+def read_untyped(path: Path, names: list[str]) -> pd.DataFrame:
     """Read columns of a workbook, or of an ASCII file by its statements, as pandas takes them."""
     import pandas as pd
 
@@ -279,7 +279,7 @@ def read_columns(
     every = raw_columns(path)
     present = {name.casefold(): name for name in every}
     if missing := [name for name in wanted if name.casefold() not in present]:
-        hints = "; ".join(f"{name}: {nearest(name, present.values())}" for name in missing)
+        hints = "; ".join(f"{name}: {suggest(name, present.values())}" for name in missing)
         raise EpidemiaError(f"{path.name} lacks column {', '.join(missing)} ({hints})")
     times = Counter(name.casefold() for name in every)
     if twice := [name for name in wanted if times[name.casefold()] > 1]:
@@ -290,7 +290,7 @@ def read_columns(
         )
     names = [present[name.casefold()] for name in wanted]
     suffix, dated = suffix_of(path.name), set[str]()
-    with naming(path):
+    with name_bad_file(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
@@ -301,7 +301,7 @@ def read_columns(
             folded = ({name.casefold() for name in some} for some in (small, texts))
             frame = _read_csv(path, every, names, *folded)
         elif FORMATS[suffix] is None:
-            frame = untyped(path, names)
+            frame = read_untyped(path, names)
         else:
             # The transport reader cannot select columns.
             options = {} if suffix == ".xpt" else {"usecols": names}
@@ -324,14 +324,14 @@ def read_columns(
                 continue
             frame[name] = frame[name].where(~frame[name].isin(NO_NUMBERS))
         if frame[name].dtype != precision:
-            numbers = numbers_of(frame[name], name, path.name)
+            numbers = convert_codes(frame[name], name, path.name)
             with np.errstate(over="ignore"):  # too large for single precision: infinite
                 frame[name] = numbers.to_numpy(precision, na_value=np.nan)
         if name not in small:
-            frame[name] = as_meant(frame[name].to_numpy())
+            frame[name] = round_float32(frame[name].to_numpy())
         if (endless := np.isinf(frame[name].to_numpy())).any():
             raise EpidemiaError(
-                f"{path.name}: column {name} is infinite in {rows_said(endless)}; the file was "
+                f"{path.name}: column {name} is infinite in {format_rows(endless)}; the file was "
                 "damaged or badly converted; use the official one"
             )
     return frame
@@ -352,14 +352,14 @@ def _words(column: pd.Series) -> pd.Series | None:
     return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(names)), column.index)
 
 
-def rows_said(where: NDArray[np.bool_]) -> str:
+def format_rows(where: NDArray[np.bool_]) -> str:
     """Name up to five rows, counting from 1 as a data viewer does."""
     rows = np.flatnonzero(where)
     shown = ", ".join(str(int(row) + 1) for row in rows[:5])
     return f"{len(rows)} rows: {shown}{', ...' if len(rows) > 5 else ''}"
 
 
-def numbers_of(column: pd.Series, name: str, file: str) -> pd.Series:
+def convert_codes(column: pd.Series, name: str, file: str) -> pd.Series:
     """Turn codes into numbers; '01' and ' 1' are codes, 'Male' is not."""
     import pandas as pd
 
@@ -371,12 +371,12 @@ def numbers_of(column: pd.Series, name: str, file: str) -> pd.Series:
     if (words := numbers.isna() & ~blank).any():
         raise EpidemiaError(
             f"{file}: column {name} contains text such as {column[words].iloc[0]!r} "
-            f"({rows_said(words.to_numpy())}), expected numeric codes: export the file with codes"
+            f"({format_rows(words.to_numpy())}), expected numeric codes: export the file with codes"
         )
     return numbers
 
 
-def stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def stack_tables(parts: list[pd.DataFrame]) -> pd.DataFrame:
     """Concatenate tables with the same columns, emptying them column by column."""
     import pandas as pd
 
@@ -399,7 +399,7 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
     import pandas as pd
 
     suffix = suffix_of(path.name)
-    with naming(path):
+    with name_bad_file(path):
         if suffix in WORKBOOKS:
             book = pd.read_excel(path, sheet_name=None, header=None, dtype=object, nrows=rows)
             sheets = list(book.values())
@@ -455,7 +455,7 @@ class CsvHeader(NamedTuple):
     rows: int = 1
 
 
-def header(path: Path) -> CsvHeader:
+def read_csv_header(path: Path) -> CsvHeader:
     """Read what stands above the people in a csv file, without reading these."""
 
     def first_rows(encoding: str) -> list[list[str]]:
@@ -473,13 +473,13 @@ def header(path: Path) -> CsvHeader:
         raise EpidemiaError(
             f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
         )
-    found = of_platform(rows)
+    found = find_platform_rows(rows)
     if len(rows) <= found.rows:
         raise EpidemiaError(f"{path.name} has zero rows")
     return found
 
 
-def of_platform(rows: list[list[str]]) -> CsvHeader:
+def find_platform_rows(rows: list[list[str]]) -> CsvHeader:
     """Recognise the header rows that Qualtrics and SurveyMonkey write."""
     names, *below = rows
     for n, row in enumerate(below):
@@ -525,7 +525,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     names = [str(place) for place in places]
     reading = arrow.ReadOptions(
         column_names=[str(place) for place in range(width)],
-        skip_rows_after_names=header(path).rows,
+        skip_rows_after_names=read_csv_header(path).rows,
         block_size=BLOCK,
         use_threads=False,  # or an error would not say in which row
         encoding=encoding_of(path) if of_texts else "utf8",
@@ -553,7 +553,7 @@ def encoding_of(path: Path) -> str:
     return "latin-1"
 
 
-def parsed(texts: Any, small: bool = False) -> NDArray[Any]:
+def parse_numbers(texts: Any, small: bool = False) -> NDArray[Any]:
     """Convert the texts of a csv column to numbers; if one is not a number, leave all unchanged."""
     import pyarrow as pa
     import pyarrow.compute as pc

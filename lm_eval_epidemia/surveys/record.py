@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.names import ENDINGS, fault_of
 from lm_eval_epidemia.surveys.variable import (
     Adjustment,
@@ -31,8 +31,8 @@ from lm_eval_epidemia.surveys.variable import (
     TableLayout,
     Universe,
     Variable,
-    refuse,
-    with_joint,
+    add_joint_outcomes,
+    raise_faults,
 )
 
 #: Answers are lettered A to Z.
@@ -139,7 +139,7 @@ class Design(Strict):
             and "is needed with 'replicates', and only there: 4 / R (successive differences), 1 / R"
             " (BRR), (R - 1) / R (jackknife) for R replicates",
         }
-        refuse((field, f"{field[0]!r} {fault}") for field, fault in faults.items() if fault)
+        raise_faults((field, f"{field[0]!r} {fault}") for field, fault in faults.items() if fault)
         return self
 
     @property
@@ -329,12 +329,12 @@ class Record(Strict):
     def _joint_are_of_others(
         cls, variables: Any, read: ValidatorFunctionWrapHandler
     ) -> dict[str, tuple[Variable, ...]]:
-        return with_joint(variables, read)
+        return add_joint_outcomes(variables, read)
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Record:
-        refuse(self._name_faults())
-        refuse([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
+        raise_faults(self._name_faults())
+        raise_faults([*self._task_faults(), *self._way_faults(), *self._vintage_faults()])
         return self
 
     def _name_faults(self) -> Iterator[Fault]:
@@ -361,7 +361,7 @@ class Record(Strict):
     def _faults_of(self, entry: Task) -> Iterator[str]:
         for variable in (entry.outcome, *entry.given):
             if variable not in self.variables:
-                hint = nearest(variable, self.variables)
+                hint = suggest(variable, self.variables)
                 yield f"the record does not define its variable {variable!r} ({hint})"
         parts = self.parts(entry.outcome) if self.is_joint(entry.outcome) else ()
         for variable in entry.given:
@@ -394,7 +394,7 @@ class Record(Strict):
             place = ("variables", variable)
             for n, way in enumerate(ways):
                 for name in (v for v in way.vintages if v not in self.vintages):
-                    hint = nearest(name, self.vintages)
+                    hint = suggest(name, self.vintages)
                     yield (*place, n, "vintages"), f"there is no vintage {name!r} ({hint})"
             for name in self.vintages:
                 if not self.ways(variable, name):
@@ -411,7 +411,7 @@ class Record(Strict):
             }
             for field, variables in named.items():
                 for variable in (v for v in variables if v not in self.variables):
-                    hint = nearest(variable, self.variables)
+                    hint = suggest(variable, self.variables)
                     yield (*place, field), f"{field}: {variable!r} is not a variable ({hint})"
             if len({file.year is None for file in vintage.files}) > 1:
                 yield (*place, "files"), "only some files have a year: give every file its year"
@@ -507,7 +507,7 @@ class Record(Strict):
 
     def vintage(self, name: str) -> Vintage:
         if name not in self.vintages:
-            hint = nearest(name, self.vintages)
+            hint = suggest(name, self.vintages)
             raise EpidemiaError(f"{self.survey} has no vintage {name!r} ({hint})")
         return self.vintages[name]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.surveys import read
 from lm_eval_epidemia.surveys.catalogue import own_surveys
 from lm_eval_epidemia.surveys.record import Design, Record, Vintage
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def are_within(values: NDArray[np.float64], codes: Codes) -> NDArray[np.bool_]:
     hit = np.zeros(len(values), dtype=bool)
-    for low, high in read.as_meant(np.array(codes, float).reshape(-1, 2)):
+    for low, high in read.round_float32(np.array(codes, float).reshape(-1, 2)):
         hit |= (values >= low) & (values <= high)
     return hit
 
@@ -129,7 +129,7 @@ class Release(NamedTuple):
         keep = np.ones(len(frame), dtype=bool)
         for universe in self.entry.select:
             if universe.column in frame:
-                keep &= are_within(coded(frame, universe.column, file), universe.codes)
+                keep &= are_within(read_codes(frame, universe.column, file), universe.codes)
         return keep
 
     def check_complete(self, columns: list[str], file: str) -> None:
@@ -142,7 +142,7 @@ class Release(NamedTuple):
             ways = {name: record.ways(name, self.vintage) for name in lacking}
             detail = "; ".join(
                 f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
-                f"({nearest(parts_of(ways[name][0].column)[0], columns)})"
+                f"({suggest(parts_of(ways[name][0].column)[0], columns)})"
                 for name in lacking
             )
             raise EpidemiaError(
@@ -151,7 +151,7 @@ class Release(NamedTuple):
             )
         for column in sorted(self.restrictions()):
             if not self.has(column):
-                hint, column = nearest(column, columns), entry.column(column)
+                hint, column = suggest(column, columns), entry.column(column)
                 raise EpidemiaError(f"{file} lacks column {column} ({hint}) of {of}")
 
 
@@ -170,7 +170,7 @@ def viable_releases(
     lacks = {release.lacking()[0]: None for release in candidates}
     of = f"{first.record.survey} {' or '.join(release.vintage for release in candidates)}"
     raise EpidemiaError(
-        f"{file} lacks column {' or '.join(lacks)} of {of} ({nearest(next(iter(lacks)), columns)}):"
+        f"{file} lacks column {' or '.join(lacks)} of {of} ({suggest(next(iter(lacks)), columns)}):"
         f" it {looks}"
     )
 
@@ -204,9 +204,9 @@ def choose_vintage(
     )
 
 
-def coded(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
+def read_codes(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:
     """Return a column of numbers, where others may hold text."""
-    return read.numbers_of(frame[column], column, file).to_numpy(np.float64)
+    return read.convert_codes(frame[column], column, file).to_numpy(np.float64)
 
 
 def check_parts(record: Record, files: list[Path]) -> None:

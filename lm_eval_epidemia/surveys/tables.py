@@ -20,7 +20,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.surveys.raw import open_raw
 from lm_eval_epidemia.surveys.read import read_grids, stem_of
 from lm_eval_epidemia.surveys.record import Record, Vintage
-from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalised
+from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalise_text
 
 #: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3
@@ -62,7 +62,7 @@ class PublishedTable(NamedTuple):
     absent: tuple[str, ...]
 
 
-def _number(cell: Any) -> float:
+def _read_number(cell: Any) -> float:
     """Read a printed number; NaN for a dash or anything else that is not one."""
     try:
         return float(str(cell).replace(",", ""))
@@ -83,7 +83,7 @@ class _TablePlace(NamedTuple):
         return " ".join(str(cell) for row in self.head for cell in row if cell is not None)
 
 
-def _find(
+def _find_table(
     grid: list[list[Any]], headers: dict[str, tuple[str, ...]], year: int | None = None
 ) -> _TablePlace | list[str]:
     """Find the table with these headers; else say which headers are missing.
@@ -92,11 +92,11 @@ def _find(
     times (counts and then percentages) is the leftmost of those nearest the data. The data begin
     below the lowest header. In a file that is all of one year, this is a column of its own.
     """
-    of_year = [n for n, texts in headers.items() if year and "year" in map(normalised, texts)]
-    texts = [[normalised(cell) for cell in row] for row in grid]
+    of_year = [n for n, texts in headers.items() if year and "year" in map(normalise_text, texts)]
+    texts = [[normalise_text(cell) for cell in row] for row in grid]
     where: dict[str, list[tuple[int, int]]] = {}
     for name in (name for name in headers if name not in of_year):
-        wanted = {*map(normalised, headers[name])}
+        wanted = {*map(normalise_text, headers[name])}
         where[name] = [
             (r, c) for r, row in enumerate(texts) for c, text in enumerate(row) if text in wanted
         ]
@@ -122,9 +122,9 @@ def _together(places: Sequence[_TablePlace]) -> _TablePlace:
 
 def _match(levels: Sequence[Level], cell: Any) -> int | None:
     """Return the number of the level that a row's name or code belongs to."""
-    text, number = normalised(cell), _number(cell)
+    text, number = normalise_text(cell), _read_number(cell)
     for position, level in enumerate(levels):
-        if text in map(normalised, level.names):
+        if text in map(normalise_text, level.names):
             return position
         if any(low <= number <= high for low, high in level.codes):
             return position
@@ -163,9 +163,9 @@ def _shares(printed: dict[str, float], table: TableLayout, levels: Sequence[Leve
     return [printed.get(level.label, whole - total) / whole for level in levels]
 
 
-def _left_out(table: TableLayout, name: str) -> bool:
+def _is_left_out(table: TableLayout, name: str) -> bool:
     """Tell whether a row is left out on purpose: by its text as printed or normalised."""
-    texts = (" ".join(name.split()), normalised(name))
+    texts = (" ".join(name.split()), normalise_text(name))
     return any(re.fullmatch(p, t, re.IGNORECASE) for p in table.leave_out for t in texts)
 
 
@@ -175,13 +175,13 @@ def _outside(table: TableLayout, cells: dict[str, Any]) -> str:
     A number that is not known is not there.
     """
     for header, (low, high) in table.within.items():
-        if not low <= (value := _number(cells[f"within {header}"])) <= high:
+        if not low <= (value := _read_number(cells[f"within {header}"])) <= high:
             bounds = f"below {low:.9g}" if high == inf else f"not from {low:.9g} to {high:.9g}"
             return f"{header} " + ("not known" if isnan(value) else bounds)
     return ""
 
 
-def _rows(
+def _number_rows(
     record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> tuple[dict[tuple[int, ...], _TableRow], dict[str, int]]:
     """Read the rows of a table by the numbers of their levels; count what is left out and why."""
@@ -195,21 +195,23 @@ def _rows(
         names = [cells[f"rows {variable}"] for variable in table.given]
         name = ", ".join(" ".join(str(each).split()) for each in names)
         others = [
-            c for c, t in table.where.items() if normalised(cells[f"where {c}"]) != normalised(t)
+            c
+            for c, t in table.where.items()
+            if normalise_text(cells[f"where {c}"]) != normalise_text(t)
         ]
         printed = {
-            level.label: _number(cells[f"share {level.label}"])
+            level.label: _read_number(cells[f"share {level.label}"])
             for level in outcome
             if f"share {level.label}" in cells
         }
-        size = _number(cells["size"]) if table.size else 1.0
+        size = _read_number(cells["size"]) if table.size else 1.0
         blank = np.isnan([size, *printed.values()])
-        if not all(map(normalised, names)) or others or blank.all():
+        if not all(map(normalise_text, names)) or others or blank.all():
             continue  # an empty line, a footnote, or a row about something else
         matched = [_match(levels, each) for levels, each in zip(given, names, strict=True)]
         number = tuple(n for n in matched if n is not None)
         outside = _outside(table, cells)
-        if len(number) < len(given) and any(_left_out(table, str(each)) for each in names):
+        if len(number) < len(given) and any(_is_left_out(table, str(each)) for each in names):
             dropped["left out on purpose (headings, totals, other)"] += 1
         elif outside and not (blank.any() and outside.endswith("not known")):
             dropped[outside] += 1
@@ -228,7 +230,7 @@ def _rows(
                 raise EpidemiaError(
                     f"{file}: the shares of {name!r} are not a distribution: {printed}"
                 )
-            limits = [_number(cells[limit]) for limit in ("low", "high") if table.interval]
+            limits = [_read_number(cells[limit]) for limit in ("low", "high") if table.interval]
             rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
@@ -249,13 +251,13 @@ def _labels(given: Sequence[Sequence[Level]], numbers: Sequence[int]) -> tuple[s
     return tuple(levels[n].label for levels, n in zip(given, numbers, strict=True))
 
 
-def _read(
+def _read_table(
     record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> PublishedTable:
     """Put the rows of a table together."""
     given = [record.ways(name, vintage)[0].levels for name in table.given]
     outcome = record.ways(table.outcome, vintage)[0].levels
-    rows, dropped = _rows(record, vintage, table, place, file)
+    rows, dropped = _number_rows(record, vintage, table, place, file)
     numbers = list(rows)
 
     def check_positive(values: NDArray[np.float64], fault: str) -> None:
@@ -324,7 +326,7 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
                 return None
             raise
     headers = [_headers(record, candidates[0], t) for t in record.vintages[candidates[0]].tables]
-    places = [_find(grid, of_table) for grid in grids for of_table in headers]
+    places = [_find_table(grid, of_table) for grid in grids for of_table in headers]
     titles = [place.title for place in places if isinstance(place, _TablePlace)]
     if may_be_microdata and not titles:
         return None
@@ -372,7 +374,7 @@ def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[Pub
                 _check_year(record, vintage, place, file, years.get(file))
                 places[file] = place
             together, names = _together([*places.values()]), ", ".join(places)
-            tables.append(_read(record, vintage, table, together, names))
+            tables.append(_read_table(record, vintage, table, together, names))
     return tables
 
 
@@ -400,7 +402,7 @@ def _locate(
     missing: list[str] = []
     for file, sheets in grids.items():
         for grid in sheets:
-            place = _find(grid, headers, years.get(file))
+            place = _find_table(grid, headers, years.get(file))
             if isinstance(place, _TablePlace):
                 return file, place
             missing = place
@@ -419,8 +421,8 @@ def _check_year(
     The year is that of the vintage, if the file has none of its own.
     """
     own = record.vintages[vintage]
-    columns = [n for n, header in enumerate(place.head[-1]) if normalised(header) == "year"]
-    column = " ".join(dict.fromkeys(normalised(row[n]) for row in place.rows for n in columns))
+    columns = [n for n, header in enumerate(place.head[-1]) if normalise_text(header) == "year"]
+    column = " ".join(dict.fromkeys(normalise_text(row[n]) for row in place.rows for n in columns))
     for head in (place.title, column, file):
         if printed := re.findall(r"(?<![\d,.])(?:19|20)\d\d(?:-\d\d)?(?!\d)", head):
             break

@@ -20,7 +20,7 @@ from pydantic import (
 )
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from lm_eval_epidemia.core.errors import nearest
+from lm_eval_epidemia.core.errors import suggest
 
 
 class Strict(BaseModel):
@@ -31,7 +31,7 @@ class Strict(BaseModel):
 Fault = tuple[tuple[str | int, ...], str]
 
 
-def refuse(faults: Iterable[Fault]) -> None:
+def raise_faults(faults: Iterable[Fault]) -> None:
     """Raise all faults of a part of a record, so that each is reported with its own line."""
     details = [
         InitErrorDetails(
@@ -43,7 +43,7 @@ def refuse(faults: Iterable[Fault]) -> None:
         raise ValidationError.from_exception_data("record", details)
 
 
-def normalised(cell: Any) -> str:
+def normalise_text(cell: Any) -> str:
     """Normalise a printed text: spaces, line breaks, case, and the footnote digits at its end."""
     if cell is None:
         return ""
@@ -150,7 +150,7 @@ class Level(Strict):
         return ((-inf if low is None else low, inf if high is None else high),)
 
 
-def written_out(value: Any) -> Any:
+def expand_levels(value: Any) -> Any:
     """Write out ``{each: [18, 88], label: "{n}", phrase: is {n} years old}`` level by level."""
     if not isinstance(value, list):
         return value
@@ -171,7 +171,7 @@ def written_out(value: Any) -> Any:
     return levels
 
 
-def _said(low: float, high: float) -> str:
+def _format_interval(low: float, high: float) -> str:
     """Say an interval of codes: ``3``, ``3 to 5``, ``5 or more``."""
     if low == high:
         return f"{low:g}"
@@ -180,12 +180,12 @@ def _said(low: float, high: float) -> str:
     return f"{high:g} or less" if low == -inf else f"{low:g} to {high:g}"
 
 
-def _shared(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
+def _find_shared_codes(codes: Sequence[Codes]) -> Iterator[tuple[int, int, str]]:
     """Find codes that two of several share: the later one, the earlier one, what they share."""
     reach, owner = -inf, 0
     for low, high, number in sorted((*span, n) for n, spans in enumerate(codes) for span in spans):
         if low <= reach and number != owner:
-            yield max(number, owner), min(number, owner), _said(low, min(high, reach))
+            yield max(number, owner), min(number, owner), _format_interval(low, min(high, reach))
         if high > reach:
             reach, owner = high, number
 
@@ -240,7 +240,7 @@ class Variable(Strict):
     """
 
     column: str
-    levels: Annotated[tuple[Level, ...], BeforeValidator(written_out)] = Field(min_length=2)
+    levels: Annotated[tuple[Level, ...], BeforeValidator(expand_levels)] = Field(min_length=2)
     missing: Codes = ()
     missing_texts: tuple[str, ...] = ()
     question: str | None = None
@@ -260,7 +260,7 @@ class Variable(Strict):
 
     @model_validator(mode="after")
     def _levels_are_apart(self) -> Variable:
-        refuse(self._faults())
+        raise_faults(self._faults())
         return self
 
     def _faults(self) -> Iterator[Fault]:
@@ -272,7 +272,7 @@ class Variable(Strict):
             if labels.setdefault(level.label, n) != n:
                 yield ("levels", n, "label"), f"two levels share a label: {level.label!r}"
             for name in level.names:
-                if (first := names.setdefault(normalised(name), n)) != n:
+                if (first := names.setdefault(normalise_text(name), n)) != n:
                     fault = f"{name!r} is also a name of {levels[first].label!r}: {give}"
                     yield ("levels", n, "names"), fault
         yield from self._faults_of_texts()
@@ -282,11 +282,13 @@ class Variable(Strict):
                 also = meant.setdefault(f"{u.column} ('also')", [()] * len(levels))
                 also[n] += u.codes
         for column, codes in meant.items():
-            for later, earlier, both in _shared(codes):
+            for later, earlier, both in _find_shared_codes(codes):
                 pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
                 yield ("levels", later), f"{pair} both include {both} of {column}: {give}"
         # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
-        for later, earlier, both in _shared([*(level.codes for level in levels), self.missing]):
+        for later, earlier, both in _find_shared_codes(
+            [*(level.codes for level in levels), self.missing]
+        ):
             if later == len(levels):
                 fault = f"{levels[earlier].label!r} includes {both}, which 'missing' drops: {give}"
                 yield ("levels", earlier), fault
@@ -375,7 +377,9 @@ def joint_column(parts: Sequence[Variable]) -> str:
 _JOINT = TypeAdapter(dict[str, tuple[JointOutcome]])
 
 
-def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tuple[Variable, ...]]:
+def add_joint_outcomes(
+    written: Any, read: ValidatorFunctionWrapHandler
+) -> dict[str, tuple[Variable, ...]]:
     """Read the variables of a record; those that are joint outcomes are made of the others."""
     if not isinstance(written, dict):
         return read(written)
@@ -386,7 +390,7 @@ def with_joint(written: Any, read: ValidatorFunctionWrapHandler) -> dict[str, tu
     }
     plain = read({name: ways for name, ways in written.items() if name not in joint})
     outcomes = {name: outcome for name, (outcome,) in _JOINT.validate_python(joint).items()}
-    refuse(
+    raise_faults(
         ((name, 0, field), fault)
         for name, outcome in outcomes.items()
         for field, fault in _faults_of_joint(outcome, plain, outcomes)
@@ -410,7 +414,7 @@ def _faults_of_joint(
         if name in joint:
             yield "both", f"{name!r} is a joint outcome itself: name variables with a column"
         elif name not in plain:
-            yield "both", f"the record does not define {name!r} ({nearest(name, plain)})"
+            yield "both", f"the record does not define {name!r} ({suggest(name, plain)})"
         elif len({len(way.levels) for way in plain[name]}) > 1:
             yield "both", f"{name!r} is recorded in several ways with different numbers of levels"
     if not {*names} <= plain.keys():

@@ -32,7 +32,7 @@ import unicodedata
 
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.replies.forms import WORD, Rewriting, any_of, signs, words
-from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrapped
+from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrap_answer
 
 # ---- Plain text
 
@@ -135,7 +135,7 @@ def before_next_question(text: str, q_answers: bool = False) -> str:
     return text
 
 
-def letter(reply: str, letters: int) -> int | None:
+def read_letter(reply: str, letters: int) -> int | None:
     """Return the number of the letter that a reply gives as its answer.
 
     Parameters
@@ -151,7 +151,7 @@ def letter(reply: str, letters: int) -> int | None:
         Below `letters`; None for a refusal, an empty reply, one that was cut in its thought, and
         anything that leaves more than one answer.
     """
-    text = unicodedata.normalize("NFKC", unwrapped(answer_text(reply)).translate(_SIGNS))
+    text = unicodedata.normalize("NFKC", unwrap_answer(answer_text(reply)).translate(_SIGNS))
     text = before_next_question(_to_plain(f"\n{text}")).rstrip()
     found, is_clear, is_corrected, weak = None, True, False, set()
     for clause, kind in _clauses(_lettered(text, letters)):

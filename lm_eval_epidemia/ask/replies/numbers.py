@@ -143,7 +143,7 @@ _GROUPED = (
 )
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Write digits, signs and powers in one way."""
     text = _RAISED.sub(lambda raised: "^" + unicodedata.normalize("NFKC", raised[0]), text)
     # "?" is known nowhere. "q\u2085" is a label: no number begins within a word.
@@ -161,7 +161,7 @@ def labels(text: str | None) -> list[str]:
     return [str(match.lastgroup) for match in _NAMED.finditer(text or "")]
 
 
-def tagged(reply: str) -> str | None:
+def find_tag(reply: str) -> str | None:
     """Return the content of a reply's last tag, in plain characters.
 
     Tags after a question that the model then asks itself are not looked at.
@@ -179,7 +179,7 @@ def tagged(reply: str) -> str | None:
     text = answer_text(reply)
     # Which it looks for after a line, not after an empty one.
     before = before_next_question(re.sub(r"\n\s+", "\n", text))
-    pieces = _EDGE.split(_plain(before if _EDGE.search(before) else text))
+    pieces = _EDGE.split(_normalise_text(before if _EDGE.search(before) else text))
     for place in range(len(pieces) - 2, 0, -2):
         edge, text, *after = pieces[place : place + 3]
         if not edge and (after == ["/"] or any(map(str.isdecimal, text))):
@@ -188,7 +188,7 @@ def tagged(reply: str) -> str | None:
     return None
 
 
-def numbers(
+def read_numbers(
     text: str | None,
     count: int,
     percent: float = 1.0,
@@ -200,7 +200,7 @@ def numbers(
     Parameters
     ----------
     text : str or None
-        As `tagged` returns it.
+        As `find_tag` returns it.
     count : int
         How many were asked for, 5 at most.
     percent : float
@@ -244,7 +244,7 @@ def _spelt(piece: str) -> str:
 @lru_cache(maxsize=100)
 def _token(unit: str | None) -> list[re.Pattern[str]]:
     """Return the pattern of what may stand in a tag: with separators of thousands, and without."""
-    pieces = [_spelt(piece) for piece in re.findall("/|[^/ ]+", _plain(unit or ""))]
+    pieces = [_spelt(piece) for piece in re.findall("/|[^/ ]+", _normalise_text(unit or ""))]
     phrase = " ?".join(f"(?:{piece})" for piece in pieces) or f"{_COUNTED}(?: per {_COUNTED})?"
     if unit is None:
         phrase = "|".join(other for other in _UNITS if other != _METRE)
@@ -384,12 +384,12 @@ def _values(
     # "0.3 (30%)", "50k (50,000)": one number, written twice.
     neighbours = pairwise(zip(values, scales, strict=True))
     twice = any(a == b and scale != other for (a, scale), (b, other) in neighbours)
-    if twice or any(_shared(number, other) for number in bare for other in scaled):
+    if twice or any(_is_shared(number, other) for number in bare for other in scaled):
         return None
     return tuple(values) if all(map(math.isfinite, values)) else None
 
 
-def _shared(bare: tuple[int, float, bool], scaled: tuple[int, float, float, bool]) -> bool:
+def _is_shared(bare: tuple[int, float, bool], scaled: tuple[int, float, float, bool]) -> bool:
     """Say whether the magnitude of one number may be meant for another one too."""
     place, figure, own_unit = bare
     after, other, scale, is_word = scaled

@@ -37,8 +37,8 @@ two whole lists that differ                 nothing, unless the last is said to 
 ``-5``  ``1e2``  ``thirty``  ``30 of 1000`` nothing
 ==========================================  ==============================================
 
-Numbers that sum to 90 to 110 are divided by their sum; others are no answer (`normalised`). Every
-pattern is bounded, so that a reply is read in time linear in its length.
+Numbers that sum to 90 to 110 are divided by their sum; others are no answer (`normalise_shares`).
+Every pattern is bounded, so that a reply is read in time linear in its length.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.replies.forms import Rewriting, any_of, form, signs, words
 from lm_eval_epidemia.ask.replies.letters import before_next_question
-from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrapped
+from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrap_answer
 
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0
@@ -71,7 +71,7 @@ _SIGNS = signs("everywhere", "of shares")
 _without_markup = Rewriting("shares")
 
 
-def _plain(text: str) -> str:
+def _normalise_text(text: str) -> str:
     """Write digits, dashes and quotes in one way, without markup."""
     return _without_markup(unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS))
 
@@ -105,7 +105,7 @@ class Labels:
 
     def __init__(self, answers: Sequence[str]) -> None:
         self.letters = LETTERS[: len(answers)]
-        self.texts = [" ".join(_plain(answer).split()).casefold() for answer in answers]
+        self.texts = [" ".join(_normalise_text(answer).split()).casefold() for answer in answers]
         self._exactly = {text: place for place, text in enumerate(self.texts)}
         # The longest first: one may begin like another.
         self._words, self.numbers = list[tuple[int, re.Pattern[str]]](), list[Any]()
@@ -148,7 +148,7 @@ class Labels:
 
     def of(self, text: str) -> int | None:
         """Return the answer that a text names, and nothing else: by letter, text, or both."""
-        written = " ".join(_plain(text).split()).casefold()
+        written = " ".join(_normalise_text(text).split()).casefold()
         if written in self._exactly:
             return self._exactly[written]
         head, rest = written[:1].upper(), written[1:].lstrip(" .):-")
@@ -231,7 +231,7 @@ class _List(NamedTuple):
     before: str
 
 
-def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
+def read_shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     """Read a number for every answer.
 
     Parameters
@@ -247,14 +247,14 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
         In displayed order, at least 0, per 100 but not necessarily summing to 100; None if they
         cannot be read.
     """
-    lines = (line.strip() for line in unwrapped(answer_text(reply)).splitlines())
+    lines = (line.strip() for line in unwrap_answer(answer_text(reply)).splitlines())
     text = "\n".join(line for line in lines if line)
     text = before_next_question(text, "Q" in LETTERS[: len(answers)])
     named = Labels(answers)
-    if _PER_MILLE.search(_plain(text)):
+    if _PER_MILLE.search(_normalise_text(text)):
         return None
     try:
-        numbers = _read(text, named)
+        numbers = _read_list(text, named)
     except _Unread:
         return None
     # "A. 18-24", "B. 25-34": the question once more
@@ -263,7 +263,7 @@ def shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
     return _of_100(numbers, text)
 
 
-def normalised(numbers: Sequence[float]) -> tuple[float, ...] | None:
+def normalise_shares(numbers: Sequence[float]) -> tuple[float, ...] | None:
     """Return numbers per 100 as shares that sum to 1; None if their sum is too far from 100."""
     total = math.fsum(numbers)
     # A little more than the bounds, which sums of decimals miss by rounding alone.
@@ -280,21 +280,21 @@ def _of_100(numbers: tuple[float, ...], text: str) -> tuple[float, ...]:
         return numbers
     scaled = tuple(100 * number for number in numbers)
     if any(number % 1 for number in numbers):
-        return scaled if normalised(scaled) else numbers
+        return scaled if normalise_shares(scaled) else numbers
     # 1 and 0: not of a mere list, and not "1 person"
     is_labelled = re.search(r"[^\W\d_]", text) and not _COUNTS.search(text)
     return scaled if is_labelled and sum(numbers) == 1 else numbers
 
 
-def _read(text: str, named: Labels) -> tuple[float, ...] | None:
+def _read_list(text: str, named: Labels) -> tuple[float, ...] | None:
     """Return the numbers of the list that counts, or nothing."""
     found, rest = _from_json(text, named)
-    lists = [*found, *_from_lines(_plain(rest), named)]
+    lists = [*found, *_from_lines(_normalise_text(rest), named)]
     lists = [one for one in lists if not _EXAMPLE.search(one.before)]
     if not lists:
         # "1. 30" could be the answer "1"
         is_open = found or (named.numbers and _LISTED.search(text))
-        return None if is_open else _unlabelled(_plain(text), len(named.letters))
+        return None if is_open else _unlabelled(_normalise_text(text), len(named.letters))
     last = lists[-1]
     if all(one.numbers == last.numbers for one in lists):
         return last.numbers
@@ -314,7 +314,7 @@ def _unlabelled(text: str, levels: int) -> tuple[float, ...] | None:
 
 def _from_json(text: str, named: Labels) -> tuple[list[_List], str]:
     """Return the lists in JSON, and the text around it."""
-    decoder = json.JSONDecoder(object_pairs_hook=_Pairs)
+    decoder = json.JSONDecoder(object_pairs_hook=_JsonPairs)
     found, rest, done = list[_List](), list[str](), 0
     openings = (at.start() for at in re.finditer(r"[{\[]", text) if at.start() >= done)
     for start in islice(openings, MOST_TRIES):
@@ -337,13 +337,13 @@ def _from_json(text: str, named: Labels) -> tuple[list[_List], str]:
     return found, "\n".join([*rest, text[done:]])
 
 
-class _Pairs(list[tuple[str, Any]]):
+class _JsonPairs(list[tuple[str, Any]]):
     """A JSON object, in which a key may be there twice."""
 
 
 def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int, float]]:
     """Go through decoded JSON; what stands under an answer's name is its number."""
-    if isinstance(data, _Pairs):
+    if isinstance(data, _JsonPairs):
         texts = [
             named.of(text) for key, text in data if isinstance(text, str) and named.of(key) is None
         ]
@@ -366,7 +366,7 @@ def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int,
         for item, entries in zip(data, each, strict=True):
             is_other = isinstance(item, str) and named.of(item) not in (None, label)
             # {"answer": "unsure", "people": 5} among those that are named
-            is_outside = isinstance(item, _Pairs) and not entries and any(each)
+            is_outside = isinstance(item, _JsonPairs) and not entries and any(each)
             if (label is not None and is_other) or (
                 is_outside and any(_is_number(value) for _, value in item)
             ):
@@ -385,7 +385,7 @@ def _is_number(data: Any) -> bool:
 
 def _number_in(text: str) -> float | None:
     """Return the number that a text is; None if it is none."""
-    match = _NAMED.fullmatch(_plain(f"{chr(_LETTERS)}: {text}").strip())
+    match = _NAMED.fullmatch(_normalise_text(f"{chr(_LETTERS)}: {text}").strip())
     try:
         return _value(match) if match else None
     except _Unread:

@@ -16,7 +16,7 @@ _SPECIAL = re.compile(form("special"), re.IGNORECASE)
 _WRAP = re.compile(form("wrap"), re.IGNORECASE)
 
 
-def without_thought(reply: str) -> tuple[str, bool]:
+def strip_thought(reply: str) -> tuple[str, bool]:
     """Return what follows the last thought, and whether the reply was cut in a thought.
 
     Examples
@@ -36,18 +36,18 @@ def without_thought(reply: str) -> tuple[str, bool]:
 
 
 def answer_text(reply: str) -> str:
-    """Return a reply without its thought; see `without_thought`."""
-    return without_thought(reply)[0]
+    """Return a reply without its thought; see `strip_thought`."""
+    return strip_thought(reply)[0]
 
 
-def unwrapped(text: str) -> str:
+def unwrap_answer(text: str) -> str:
     """Return the content of the answer tags of a reply without thought, if it has any."""
     _, *pieces = _WRAP.split(text)
     wrapped = [content for end, content in zip(pieces[::2], pieces[1::2], strict=True) if not end]
     return "\n".join(wrapped) if any(map(str.strip, wrapped)) else text
 
 
-def opened_by(prompt: str) -> str:
+def find_open_thought(prompt: str) -> str:
     """Return the mark of a thought that a prompt opens at its end, empty for none.
 
     The chat templates of some models end so: the reply then holds the end of the thought alone, or

@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks.intervention.metrics import measure
 from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 
 #: Log-odds of an answer that is certain; of a noisy one, before the noise.
 CERTAIN, NOISY = 10.0, 1.0
@@ -83,7 +83,7 @@ class Interventions(Benchmark):
         ndarray, shape (prompts, 2)
         """
         if kind not in self.kinds:
-            raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, self.kinds)})")
+            raise EpidemiaError(f"there is no baseline kind={kind!r} ({suggest(kind, self.kinds)})")
         if kind == "noisy":
             rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
             signs = np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])

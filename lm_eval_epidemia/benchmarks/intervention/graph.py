@@ -221,7 +221,7 @@ SHAPES: dict[str, Callable[[int, Random], _Edges]] = {
 }
 
 
-def shaped(shape: str, nodes: int, rng: Random) -> Graph:
+def draw_shape(shape: str, nodes: int, rng: Random) -> Graph:
     """Draw a graph of a shape.
 
     Parameters
@@ -265,7 +265,7 @@ def _with_all_kinds(
 ) -> tuple[Graph | None, dict[str, list[Effect]]]:
     """Draw a graph that can be asked every kind of query; None if the shape has none."""
     for _ in range(TRIES):
-        graph = shaped(shape, nodes, rng)
+        graph = draw_shape(shape, nodes, rng)
         asked = _candidates(graph)
         if asked[TARGET] and asked[INSIDE] and (asked[YES] or asked[BYPASSED]) and asked[NO]:
             return graph, asked
@@ -289,7 +289,7 @@ def _least_asked(
 
 
 @lru_cache(maxsize=len(SIZES))
-def drawn(nodes: int) -> tuple[Drawn, ...]:
+def draw_graphs(nodes: int) -> tuple[Drawn, ...]:
     """Draw the graphs of one size and their queries.
 
     Parameters

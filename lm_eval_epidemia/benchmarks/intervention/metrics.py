@@ -4,7 +4,7 @@ Task files name them. Each takes the answers of one task, in any order, and retu
 effect counts if its prompts without and with the intervention were both answered. Under ``--limit``
 the other effects are left out, and `seen` is the share of the task that remains. In tasks without
 interventions, every prompt counts by itself. Means over effects, and their differences, have errors
-whose draws are of scenes (`clustered`), see `score.estimates`.
+whose draws are of scenes (`draw_mean`), see `score.estimates`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
-from lm_eval_epidemia.benchmarks.intervention.names import pairs
+from lm_eval_epidemia.benchmarks.intervention.names import load_pairs
 from lm_eval_epidemia.benchmarks.intervention.questions import Questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score.estimates import NOTHING, Estimate, paired, shares_of
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, shares_of, subtract_paired
 from lm_eval_epidemia.score.joint import Draws
 
 
@@ -56,7 +56,7 @@ class Graded(NamedTuple):
         return self.base & self.post
 
 
-def graded(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
+def grade_effects(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
     """Compare answers with the truth.
 
     Parameters
@@ -89,7 +89,7 @@ def _signs(truth: Questions) -> NDArray[np.int64]:
     return np.array([1 if prompt.right else -1 for prompt in truth.prompts])
 
 
-def clustered(truth: Questions, effects: Graded, of: Array) -> Array:
+def draw_mean(truth: Questions, effects: Graded, of: Array) -> Array:
     """Return the draws of a mean over effects: its values with other samples.
 
     Parameters
@@ -136,7 +136,7 @@ def clusters(truth: Questions, effects: Graded) -> tuple[NDArray[np.int64], NDAr
         are a sample of such, and so are pairs, so that they are one stratum.
     """
     if truth.listed:
-        return np.array(truth.listed)[effects.numbers], np.full(len(pairs()), "")
+        return np.array(truth.listed)[effects.numbers], np.full(len(load_pairs()), "")
     return effects.scene, np.array(["" if scene.kinds else scene.shape for scene in truth.scenes])
 
 
@@ -158,7 +158,7 @@ class GradedTask(NamedTuple):
     grades: Graded
 
 
-def against_truth(answers: Sequence[Any]) -> GradedTask | None:
+def grade_task(answers: Sequence[Any]) -> GradedTask | None:
     """Grade the answers of a task; None, with a warning, if that is impossible.
 
     Raises
@@ -166,15 +166,15 @@ def against_truth(answers: Sequence[Any]) -> GradedTask | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    collected = collect.collected(WAYS, answers)
+    collected = collect.collect_answers(WAYS, answers)
     truth, name = collected.truth, collected.name
-    if not collect.readable(collected, answers):
+    if not collect.is_readable(collected, answers):
         return None
     odds = np.full(len(truth.prompts), math.nan)
     for answer in answers:
         odds[answer.cell] = answer.odds
     asked = collected.answered[:, 0]
-    grades = graded(truth, odds, asked)
+    grades = grade_effects(truth, odds, asked)
     if len(grades.numbers) < (whole := len(truth.pairs or truth.prompts)):
         notices.warn(
             "only part of the task was seen",
@@ -190,13 +190,13 @@ def measure(answers: Sequence[Any]) -> Measurement:
     """Measure answers by every metric, and keep them."""
     truth = WAYS[answers[0].way].load(answers[0].task)
     cells = np.isin(np.arange(len(truth.prompts)), [answer.cell for answer in answers])
-    complete = graded(truth, np.zeros(len(cells)), cells).numbers
+    complete = grade_effects(truth, np.zeros(len(cells)), cells).numbers
     seen = {"seen": len(complete) / len(truth.pairs or truth.prompts)}
-    if (known := against_truth(answers)) is None:
-        return Measurement(seen, {"accuracy": None}, _kept(truth, answers))
+    if (known := grade_task(answers)) is None:
+        return Measurement(seen, {"accuracy": None}, _format_kept(truth, answers))
     effects, signs = known.grades, _signs(truth)
     # Joint over ways and models.
-    at = clustered(truth, effects, effects.right.astype(float))
+    at = draw_mean(truth, effects, effects.right.astype(float))
     draws = None if np.isnan(at).any() else Draws(_whose(truth), at)
     numbers = {
         "accuracy": _mean(effects.right),
@@ -208,7 +208,7 @@ def measure(answers: Sequence[Any]) -> Measurement:
         "kappa1_accuracy": _mean(effects.right[effects.kappa == 1]),
         "margin": _mean((signs * known.odds)[known.asked]),
     }
-    return Measurement(numbers | seen, {"accuracy": draws}, _kept(truth, answers))
+    return Measurement(numbers | seen, {"accuracy": draws}, _format_kept(truth, answers))
 
 
 def _mean(values: NDArray[Any]) -> float:
@@ -218,11 +218,11 @@ def _mean(values: NDArray[Any]) -> float:
 def _whose(truth: Questions) -> str:
     """Name what the clusters are a sample of: pairs are shared by the tasks about them."""
     if truth.listed:
-        return f"tuebingen_pairs {hashlib.sha256(repr(pairs()).encode()).hexdigest()[:12]}"
+        return f"tuebingen_pairs {hashlib.sha256(repr(load_pairs()).encode()).hexdigest()[:12]}"
     return f"{truth.task} {truth.fingerprint}"
 
 
-def _kept(truth: Questions, answers: Sequence[Any]) -> str:
+def _format_kept(truth: Questions, answers: Sequence[Any]) -> str:
     """Write the log-odds of yes for every prompt in one line, for the report.
 
     "-" where a prompt was not asked, "?" where no answer could be read.
@@ -234,20 +234,20 @@ def _kept(truth: Questions, answers: Sequence[Any]) -> str:
     )
 
 
-def picked(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:
+def pick_effects(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:
     """Return the effects that are chosen, shape (N,)."""
     return Graded._make(each[chosen] for each in graded)
 
 
-def shared(one: Graded, other: Graded) -> tuple[Graded, Graded]:
+def match_effects(one: Graded, other: Graded) -> tuple[Graded, Graded]:
     """Return the effects that are in both, as each has them."""
     return (
-        picked(one, np.isin(one.numbers, other.numbers)),
-        picked(other, np.isin(other.numbers, one.numbers)),
+        pick_effects(one, np.isin(one.numbers, other.numbers)),
+        pick_effects(other, np.isin(other.numbers, one.numbers)),
     )
 
 
-def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
+def average_effects(truth: Questions, graded: Graded, of: Any) -> Estimate:
     """Average over effects.
 
     Parameters
@@ -269,12 +269,14 @@ def mean(truth: Questions, graded: Graded, of: Any) -> Estimate:
     if not len(of):
         return NOTHING
     ids, strata = clusters(truth, graded)
-    at, there = clustered(truth, graded, of), np.unique(ids)
+    at, there = draw_mean(truth, graded, of), np.unique(ids)
     freedom = len(there) - len(np.unique(strata[there]))
     return Estimate(float(of.mean()), float(at.std(ddof=1)), len(there), freedom, at)
 
 
-def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Estimate, Estimate]:
+def measure_change(
+    truth: Questions, graded: Graded, odds: Array
+) -> tuple[Estimate, Estimate, Estimate]:
     """Return how an intervention changes the log-odds of yes, where it matters and where it does
     not.
 
@@ -296,10 +298,12 @@ def noticed(truth: Questions, graded: Graded, odds: Array) -> tuple[Estimate, Es
         [odds[truth.pairs[n].post] - odds[truth.pairs[n].base] for n in graded.numbers], dtype=float
     )
     same, changed = (
-        mean(truth, picked(graded, graded.kappa == kappa), moved[graded.kappa == kappa])
+        average_effects(
+            truth, pick_effects(graded, graded.kappa == kappa), moved[graded.kappa == kappa]
+        )
         for kappa in (0, 1)
     )
-    return same, changed, paired(changed, same)
+    return same, changed, subtract_paired(changed, same)
 
 
 def known_scenes(graded: Graded) -> NDArray[np.int64]:

@@ -77,7 +77,7 @@ class Pair(NamedTuple):
 
 
 @lru_cache
-def pairs() -> tuple[Pair, ...]:
+def load_pairs() -> tuple[Pair, ...]:
     """Return the pairs that ship, in the order of their first official number."""
     text = (files(__package__) / "pairs.csv").read_text(encoding="utf-8")
     return tuple(
@@ -108,7 +108,7 @@ class Named(NamedTuple):
     operation: str
 
 
-def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = False) -> Named:
+def name_nodes(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = False) -> Named:
     """Return the names of one sample, the same on every call and in every process.
 
     Parameters
@@ -134,7 +134,9 @@ def named(benchmark: str, graph: str, nodes: int, sample: int, letters: bool = F
         names = _drawn(benchmark, graph)[sample]
         values = ("x0",) * nodes
         relations = tuple(
-            (i, j) for i, j in permutations(range(nodes), 2) if (names[i], names[j]) in _listed()
+            (i, j)
+            for i, j in permutations(range(nodes), 2)
+            if (names[i], names[j]) in _list_edges()
         )
     return Named(names, values, relations, _apart(names, rng).lower())
 
@@ -173,18 +175,21 @@ def _drawn(benchmark: str, graph: str) -> tuple[Names, ...]:
         # The same pairs, turned round: their contrast is one of direction alone.
         return tuple((effect, cause) for cause, effect in _drawn("tuebingen", graph))
     order = {"confounding": (2, 0, 1), "mediation": (0, 2, 1)}[graph]
-    fields = {name: pair.field for pair in pairs() for name in pair[:2]}
+    fields = {name: pair.field for pair in load_pairs() for name in pair[:2]}
     # A variable of another field has no listed relation to the pair, and hardly one in nature.
     strange = [
-        (*pair, third) for pair in _listed() for third in fields if fields[third] != fields[pair[0]]
+        (*pair, third)
+        for pair in _list_edges()
+        for third in fields
+        if fields[third] != fields[pair[0]]
     ]
     drawn = _spread(strange, 0, f"{benchmark}/{graph}")
     return tuple(tuple(names[i] for i in order) for names in drawn)
 
 
 @lru_cache
-def _listed() -> tuple[tuple[str, str], ...]:
-    return tuple((pair.cause, pair.effect) for pair in pairs())
+def _list_edges() -> tuple[tuple[str, str], ...]:
+    return tuple((pair.cause, pair.effect) for pair in load_pairs())
 
 
 def _as_in_nature(graph: str) -> list[Names]:
@@ -193,7 +198,7 @@ def _as_in_nature(graph: str) -> list[Names]:
     In a chain A -> B -> C of which the list also has A -> C, nature would keep an effect of A on C
     that the graph loses when B is set; in a fork, the list relates neither effect to the other.
     """
-    listed = _listed()
+    listed = _list_edges()
     if graph == "bivariate":
         return list(listed)
     if graph == "confounding":

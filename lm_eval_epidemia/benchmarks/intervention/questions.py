@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, Graph, effects
-from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, named
-from lm_eval_epidemia.benchmarks.intervention.names import pairs as listed_pairs
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS, SAMPLES, Named, name_nodes
+from lm_eval_epidemia.benchmarks.intervention.names import load_pairs as listed_pairs
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 
 
 class GraphTask(NamedTuple):
@@ -78,7 +78,9 @@ class Scene(NamedTuple):
         if self.names != "random":
             return self.named
         nodes = len(self.graph.nodes)
-        return named(self.names, f"{self.shape} of {nodes}", nodes, self.sample - 1, letters=True)
+        return name_nodes(
+            self.names, f"{self.shape} of {nodes}", nodes, self.sample - 1, letters=True
+        )
 
 
 class CausalQuestion(NamedTuple):
@@ -169,7 +171,7 @@ class Questions(NamedTuple):
 @lru_cache(maxsize=len(TASKS))
 def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
-        raise EpidemiaError(f"{task!r} is not a task about causal graphs ({nearest(task, TASKS)})")
+        raise EpidemiaError(f"{task!r} is not a task about causal graphs ({suggest(task, TASKS)})")
     names, nodes = TASKS[task].names, TASKS[task].nodes
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
@@ -179,16 +181,16 @@ def _scenes(task: str) -> tuple[Scene, ...]:
             for sample in range(1, SAMPLES + 1)
         ]
     else:
-        graphs = [*enumerate(causal.drawn(nodes), start=1)]
+        graphs = [*enumerate(causal.draw_graphs(nodes), start=1)]
     scenes = []
     for sample, (shape, graph, asked, kinds) in graphs:
-        called = named(names, shape + of_size, len(graph.nodes), sample - 1)
+        called = name_nodes(names, shape + of_size, len(graph.nodes), sample - 1)
         scenes.append(Scene(shape, sample, graph, names, called, asked, kinds))
     return tuple(scenes)
 
 
 @lru_cache(maxsize=len(TASKS))
-def questions(task: str) -> Questions:
+def make_questions(task: str) -> Questions:
     """Return every effect of a task: its question before the intervention and after it.
 
     Parameters

@@ -22,7 +22,7 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     GraphTask,
     Questions,
     knowledge,
-    questions,
+    make_questions,
     retrieval,
 )
 from lm_eval_epidemia.core.distance import Array
@@ -73,7 +73,7 @@ class Wrote(SingleAnswer):
         return not math.isnan(self.value)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
@@ -86,7 +86,7 @@ def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     )
     return (
         f"Consider a causal graphical model {over} {number} variables: "
-        f"{_listed(list(names.values()))}. {edges} "
+        f"{_join_names(list(names.values()))}. {edges} "
         "No other causal relations hold between these variables.\n"
     )
 
@@ -141,7 +141,7 @@ class Intervention(Way):
             self.temperature, self.unread = 0.0, "wrong"
 
     def load(self, task: str) -> Questions:
-        return questions(task)
+        return make_questions(task)
 
     def described(self, truth: Questions) -> list[list[str]]:
         return truth.given

@@ -17,8 +17,8 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import anchors
-from lm_eval_epidemia.surveys.catalogue import all_tasks, drawn, own_surveys, record
-from lm_eval_epidemia.surveys.catalogue import task as task_of
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_fresh_set, find_record, own_surveys
+from lm_eval_epidemia.surveys.catalogue import find_task as task_of
 from lm_eval_epidemia.surveys.fresh import GROUP as FRESH
 from lm_eval_epidemia.surveys.fresh import FreshTask
 from lm_eval_epidemia.surveys.record import Task
@@ -59,9 +59,9 @@ class Observation(Benchmark):
     }
     kinds = respondents.KINDS
     without_anchors = ""
-    available = staticmethod(store.available)
+    available = staticmethod(store.list_available)
     measure = staticmethod(metrics.measure)
-    answers = staticmethod(respondents.answers)
+    answers = staticmethod(respondents.simulate_answers)
 
     def entries(self) -> dict[str, TaskEntry]:
         tasks = all_tasks()
@@ -83,7 +83,7 @@ class Observation(Benchmark):
     def _entry(self, task: Task, replaced: Collection[int | None]) -> TaskEntry:
         facets = {
             "survey": task.survey,
-            "domain": record(task.survey).domain,
+            "domain": find_record(task.survey).domain,
             "dimension": f"d = {len(task.given)}",
         }
         if WAYS["closed"].asks(task):
@@ -113,7 +113,7 @@ class Observation(Benchmark):
 
     def metadata(self, truth: store.GroundTruth) -> dict[str, str]:
         facts = {"survey": truth.survey, "vintage": truth.vintage, "truth": truth.fingerprint}
-        if fresh_set := drawn(truth.task):
+        if fresh_set := find_fresh_set(truth.task):
             facts |= {"seed": str(fresh_set.seed), "record": fresh_set.record[:12]}
         return facts
 

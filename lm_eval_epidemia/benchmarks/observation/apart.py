@@ -15,8 +15,8 @@ from lm_eval_epidemia.score import calibration_line, scales
 from lm_eval_epidemia.score.calibration_line import log_odds, mean_over
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import ordering_error
-from lm_eval_epidemia.surveys.catalogue import record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 
 class Scale(NamedTuple):
@@ -25,8 +25,8 @@ class Scale(NamedTuple):
     Attributes
     ----------
     of : callable
-        Maps p (..., C, K), q (C, K) and n (C,) (see `score.scales.sizes`) to one number per cell,
-        (..., C); or, if it `compares` the cells, to one number for all, (...).
+        Maps p (..., C, K), q (C, K) and n (C,) (see `score.scales.fill_sizes`) to one number per
+        cell, (..., C); or, if it `compares` the cells, to one number for all, (...).
     compares : bool
     asks : callable
         Whether the scale is meaningful for a truth of C cells and K levels, ordered or not.
@@ -55,32 +55,32 @@ SCALES = {
 }
 
 
-class Known(NamedTuple):
+class ScaleValue(NamedTuple):
     """A number and its draws; None if the truth has no replicates."""
 
     value: float
     draws: Draws | None
 
 
-def ordered(task: str) -> bool:
+def is_ordered(task: str) -> bool:
     """Tell whether the answers of a task are ordered, according to its record."""
     declared = declared_task(task)
-    return any(way.ordered for way in record(declared.survey).variables[declared.outcome])
+    return any(way.ordered for way in find_record(declared.survey).variables[declared.outcome])
 
 
 def asked_scales(part: Part) -> dict[str, Scale]:
     """Return the scales that are meaningful for a part of a task."""
-    (cells, levels), here = part.p.shape, ordered(part.truth.task)
+    (cells, levels), here = part.p.shape, is_ordered(part.truth.task)
     return {name: scale for name, scale in SCALES.items() if scale.asks(cells, levels, here)}
 
 
 def sizes(part: Part) -> Array:
     """Return how finely each cell of a part is resolved, shape (C',)."""
     truth = part.truth
-    return scales.sizes(truth.p, truth.n_eff)[part.complete]
+    return scales.fill_sizes(truth.p, truth.n_eff)[part.complete]
 
 
-def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
+def compare_on_scales(part: Part, elicited: Elicited) -> dict[str, ScaleValue]:
     """Compare elicited answers with a truth, on every scale that is meaningful there.
 
     Returns
@@ -104,7 +104,7 @@ def on_scales(part: Part, elicited: Elicited) -> dict[str, Known]:
             if elicited.by_order is not None:
                 asking = ordering_error(elicited.by_order, of_answers)
             draws = Draws(part.truth.sample or "", of(part.replicates, elicited.q), asking)
-        known[name] = Known(float(of(part.p, elicited.q)), draws)
+        known[name] = ScaleValue(float(of(part.p, elicited.q)), draws)
     return known
 
 
@@ -139,7 +139,7 @@ class Tilt(NamedTuple):
     slope_error: float
 
 
-def line_of(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
+def fit_tilt(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
     """Return the line through the cells and levels of all these tasks, each with equal weight."""
     tasks = [
         calibration_line.moments(
@@ -152,7 +152,7 @@ def line_of(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
         )
         for part, elicited in answered
     ]
-    line = calibration_line.line(tasks)
+    line = calibration_line.fit_line(tasks)
     if math.isnan(line.slope) or any(part.truth.sample is None for part, _ in answered):
         return Tilt(line.tilt, line.slope, math.nan, math.nan)
     asking = [
@@ -177,7 +177,7 @@ def line_of(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
 
 
 def _asking(
-    part: Part, by_order: Array, line: calibration_line.Line, tasks: int
+    part: Part, by_order: Array, line: calibration_line.CalibrationLine, tasks: int
 ) -> tuple[float, float]:
     """Errors of tilt and slope from the orderings of one of some tasks, which were sampled."""
     n = sizes(part)

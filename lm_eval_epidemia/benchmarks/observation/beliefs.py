@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
 #: How far from 1 the probabilities of a cell may sum, and how far below 0 one may lie: what
 #: rounding to float32 explains.
 ROUNDING = 1e-5
 
 
-def believed(truth: GroundTruth, q: Any) -> Array:
+def read_beliefs(truth: GroundTruth, q: Any) -> Array:
     """Return beliefs about a task in the order of its truth.
 
     Parameters
@@ -48,7 +48,7 @@ def believed(truth: GroundTruth, q: Any) -> Array:
         beliefs = _from_frame(truth, q)
     else:
         beliefs = _from_function(truth, q) if callable(q) else _from_array(truth, q)
-    _check(truth, beliefs)
+    _check_beliefs(truth, beliefs)
     return beliefs
 
 
@@ -95,7 +95,7 @@ def _by_answer(
     return [((*cell, str(answer)), p) for answer, p in said.items()]
 
 
-def number(value: Any) -> float:
+def check_number(value: Any) -> float:
     """Read a number; texts and True are refused, though Python would convert them."""
     if isinstance(value, str | bytes | bool | np.bool_):
         raise TypeError
@@ -144,7 +144,7 @@ def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]
             known = [dict.fromkeys(column) for column in zip(*place, strict=True)]
             hint = next(
                 (
-                    f"no {name} {label!r}; {nearest(label, of)}"
+                    f"no {name} {label!r}; {suggest(label, of)}"
                     for name, label, of in zip(variables, labels, known, strict=True)
                     if label not in of
                 ),
@@ -157,28 +157,28 @@ def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]
             )
         values[labels] = value
     if lacking := [shown(labels) for labels in place if labels not in values]:
-        raise EpidemiaError("q lacks " + _listed(lacking))
+        raise EpidemiaError("q lacks " + _join_cells(lacking))
     aligned = np.empty(truth.p.shape)
     for labels, value in values.items():
         try:
-            aligned[place[labels]] = number(value)
+            aligned[place[labels]] = check_number(value)
         except (TypeError, ValueError):
             raise EpidemiaError(f"q of {shown(labels)} is {value!r}: expected a number") from None
     return aligned
 
 
-def _check(truth: GroundTruth, q: Array) -> None:
+def _check_beliefs(truth: GroundTruth, q: Array) -> None:
     """Refuse what is no distribution, by the cell's name and value."""
     if wrong := np.argwhere(~(np.isfinite(q) & (q >= -ROUNDING))).tolist():
         cells = [
             f"{_named(truth, truth.given[c])}, answer {truth.levels[k]}: {q[c, k]:g}"
             for c, k in wrong
         ]
-        raise EpidemiaError(f"q contains values outside 0 to 1: {_listed(cells)}")
+        raise EpidemiaError(f"q contains values outside 0 to 1: {_join_cells(cells)}")
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]
-        raise EpidemiaError(f"q does not sum to 1 over the answers: {_listed(cells)}")
+        raise EpidemiaError(f"q does not sum to 1 over the answers: {_join_cells(cells)}")
 
 
 def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
@@ -186,6 +186,6 @@ def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
     return ", ".join([*(f"{name}={label}" for name, label in pairs), *more])
 
 
-def _listed(cells: list[str]) -> str:
+def _join_cells(cells: list[str]) -> str:
     more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
     return "; ".join(cells[:3]) + more

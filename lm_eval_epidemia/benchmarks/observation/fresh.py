@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import sampling, store
@@ -31,9 +31,9 @@ from lm_eval_epidemia.estimate.estimators import Counts
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import d_perfect
-from lm_eval_epidemia.score.score import Anchors, zero
+from lm_eval_epidemia.score.score import Anchors, zero_distance
 from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.fresh import FreshDraws, FreshOptions, FreshSet, FreshTask
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata, load_microdata
 from lm_eval_epidemia.surveys.record import MAX_LEVELS, Record
@@ -195,7 +195,7 @@ def normalised_information(joint: Array) -> float:
     return float(np.clip((of_x + of_y - of_both) / least, 0, 1)) if least > 0 else 0.0
 
 
-def informed_by(data: Microdata) -> Callable[[str, str], float]:
+def cache_information(data: Microdata) -> Callable[[str, str], float]:
     """Return how far two variables of a survey tell each other, each pair found out once."""
     levels, ways, asked = data.levels, data.variables, data.weight > 0
     for universe in data.record.universe:
@@ -222,7 +222,7 @@ def _is_part(data: Microdata, task: FreshTask) -> bool:
     return any(task.outcome not in names and names & set(task.given) for names in raked)
 
 
-def short(zero: float, perfect: float) -> bool:
+def is_short(zero: float, perfect: float) -> bool:
     """Return whether too little of a scale exceeds sampling error."""
     return not zero - perfect > TOLD * zero
 
@@ -240,7 +240,7 @@ def refusal(
     data : Microdata
     task : FreshTask
     informed : callable
-        `informed_by` the same data.
+        `cache_information` the same data.
     replicates : int
         Of the bootstrap of records that D_perfect is from.
     """
@@ -267,7 +267,7 @@ def refusal(
     p = counts.fit(ready, ready.record_weights, rng)
     drawn = counts.draws(ready, "iid", replicates, Estimated(p, p[None], p[None]))
     perfect = d_perfect(distance(ready.weights, drawn, p))
-    return "short" if short(float(zero(ready.weights, p)), perfect) else None
+    return "short" if is_short(float(zero_distance(ready.weights, p)), perfect) else None
 
 
 #: How many conditions a task may have.
@@ -339,7 +339,7 @@ class Made(NamedTuple):
     short: list[str]
 
 
-def plan(
+def plan_set(
     survey: str,
     raw: Sequence[Path] | None = None,
     *,
@@ -372,7 +372,7 @@ def plan(
     vintage : str, optional
         Needed where neither the row count nor the file name tells.
     replicates : int
-        Of the bootstrap, as for `estimate.build.build`.
+        Of the bootstrap, as for `estimate.build.build_survey`.
     progress : bool
         Show a progress bar.
 
@@ -381,12 +381,12 @@ def plan(
     EpidemiaError
         If an option is invalid, the files do not fit the record, or no draw can be kept.
     """
-    entry = record(survey)
-    _check(entry, n, seed, dimension, vintage)
+    entry = find_record(survey)
+    _check_options(entry, n, seed, dimension, vintage)
     building.check_options(replicates, None, 1)
     for name in outcomes:
         _check_outcome(entry, name)
-    data, schemes = building.with_schemes(load_microdata(entry, raw, vintage, every=True))
+    data, schemes = building.find_schemes(load_microdata(entry, raw, vintage, every=True))
     space = space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
         raise EpidemiaError(
@@ -394,11 +394,11 @@ def plan(
         )
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
-    informed = informed_by(data)
+    informed = cache_information(data)
     some = islice(draws(space, np.random.default_rng([seed, 0])), ATTEMPTS * n)
     with tqdm(total=n, desc=f"{data.key}, drawing", unit="task", disable=not progress) as bar:
         while len(kept) < n and (draw := next(some, None)) is not None:
-            task = _task(data, draw, seed, len(kept) + 1)
+            task = _make_task(data, draw, seed, len(kept) + 1)
             if (why := refusal(data, task, informed, replicates)) is None:
                 kept.append(task)
                 bar.update()
@@ -428,7 +428,9 @@ def plan(
     return FreshPlan(data, schemes, fresh_set, sum(space.sizes.values()))
 
 
-def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None) -> None:
+def _check_options(
+    entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: str | None
+) -> None:
     """Refuse options that cannot be meant."""
     for option, value, least in (("--n", n, 1), ("--seed", seed, 0)):
         if value < least:
@@ -446,13 +448,13 @@ def _check(entry: Record, n: int, seed: int, dimension: Sequence[int], vintage: 
 def _check_outcome(entry: Record, name: str) -> None:
     """Refuse a variable that cannot be an outcome."""
     if name not in entry.variables:
-        hint = nearest(name, entry.variables)
+        hint = suggest(name, entry.variables)
         raise EpidemiaError(f"{entry.survey} has no variable {name!r} ({hint})")
     asked = [other for other, ways in entry.variables.items() if all(w.question for w in ways)]
     most = max(len(way.levels) for way in entry.variables[name])
     for wrong, why in (
         (entry.is_joint(name), f"give its two variables: {','.join(entry.parts(name))}"),
-        (name not in asked, f"the record has no 'question' of it ({nearest(name, asked)})"),
+        (name not in asked, f"the record has no 'question' of it ({suggest(name, asked)})"),
         (most > MAX_LEVELS, f"it has {most} answers, more than there are letters"),
         (
             who_is_asked(entry, name) is None,
@@ -464,7 +466,7 @@ def _check_outcome(entry: Record, name: str) -> None:
             raise EpidemiaError(f"{name} cannot be an outcome of {entry.survey}: {why}")
 
 
-def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
+def _make_task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
     """Declare a draw as a task."""
     survey, who = data.record.survey, who_is_asked(data.record, drawn.outcome)
     assert who is not None
@@ -481,7 +483,7 @@ def _task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTask:
     )
 
 
-def make(
+def build_set(
     planned: FreshPlan,
     *,
     jobs: int = 1,
@@ -508,7 +510,7 @@ def make(
         If there is another set and `replace` is false, or the folder cannot be written to.
     """
     drawn, data = planned.fresh_set, planned.data
-    folder, text = fresh.folder_of(drawn.survey, drawn.seed), fresh.write_set(drawn)
+    folder, text = fresh.find_set_folder(drawn.survey, drawn.seed), fresh.format_set(drawn)
     path, replicates = folder / fresh.TASKS, drawn.asked.replicates
     building.check_options(replicates, None, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
@@ -530,8 +532,8 @@ def make(
         with paths.atomic_write(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
         look()
-    scales = {task.name: Anchors.of(store.load(task.name)) for task in drawn.tasks}
-    below = [name for name, scale in scales.items() if short(scale.zero, scale.perfect)]
+    scales = {task.name: Anchors.of(store.load_truth(task.name)) for task in drawn.tasks}
+    below = [name for name, scale in scales.items() if is_short(scale.zero, scale.perfect)]
     return Made(planned, folder, is_joint, below)
 
 
@@ -570,7 +572,7 @@ def sample_of(data: Microdata, number: int) -> tuple[str, bool]:
         if len(task.given) > 1 or not data.can_estimate(task):
             continue
         try:
-            truth = store.load(task.name, data.vintage)
+            truth = store.load_truth(task.name, data.vintage)
             stored, ready = truth.replicates, prepare(data, task)
         except EpidemiaError:
             continue

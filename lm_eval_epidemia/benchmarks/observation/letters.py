@@ -16,11 +16,17 @@ import numpy as np
 
 from lm_eval_epidemia.ask.orderings import LETTERS, SEED, design_of, orderings
 from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
-from lm_eval_epidemia.ask.replies.letters import letter
-from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax, uneven
+from lm_eval_epidemia.ask.replies.letters import read_letter
+from lm_eval_epidemia.ask.responses import (
+    CHOICE_MASS,
+    WRITTEN,
+    logprobs_of,
+    softmax,
+    uniform_distance,
+)
 from lm_eval_epidemia.ask.variants import MOST_SAMPLES, Variant
 from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric, Way
-from lm_eval_epidemia.ask.within import most_moved
+from lm_eval_epidemia.ask.within import bound_change
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -111,7 +117,7 @@ def order_bias(answers: Sequence[Response]) -> float:
     chosen. It is meaningful if every level was shown equally often in every position, as under all
     orderings.
     """
-    return uneven(mean_by_position(answers))
+    return uniform_distance(mean_by_position(answers))
 
 
 @lru_cache(maxsize=4096)
@@ -172,7 +178,7 @@ class InOrders(Way):
         return belief[list(row.order)]
 
 
-class Asked(DistributionWay):
+class SurveyQuestion(DistributionWay):
     """The question of a survey, with its answers."""
 
     def question(self, wording: Wording, cell: int, level: int) -> str:
@@ -182,7 +188,7 @@ class Asked(DistributionWay):
         return truth.levels
 
 
-class Letters(InOrders, Asked):
+class Letters(InOrders, SurveyQuestion):
     """The answers of a survey's question, and the probability of each."""
 
     name = "letters"
@@ -198,7 +204,7 @@ class Letters(InOrders, Asked):
     def moved(self, values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
         """Bound how far each cell's distribution, the mean over its orderings, may be off."""
         orders = np.array(orderings(levels, first.design))
-        return most_moved(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
+        return bound_change(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
 
     def example(self, truth: GroundTruth, cell: int, rng: np.random.Generator) -> str:
         """Answer a question in a random order of its answers as a person of the cell might."""
@@ -223,7 +229,7 @@ def written_order_bias(answers: Sequence[Response]) -> float:
     NaN when none could be read. Letters are drawn, so it is above 0 by chance too.
     """
     shares = written_by_position(answers)
-    return math.nan if shares is None else uneven(shares)
+    return math.nan if shares is None else uniform_distance(shares)
 
 
 class Sampled(Letters):
@@ -261,7 +267,7 @@ class Sampled(Letters):
 
     def read(self, row: Any, responses: Sequence[Any]) -> Response:
         """Read the letter that was written: the level that it stands for."""
-        position = letter(str(responses[0]), len(row.order))
+        position = read_letter(str(responses[0]), len(row.order))
         level = None if position is None else row.order[position]
         more = {"order": row.order, "design": row.n_samples}
         return response_to(self.name, row, row.sample - 1, level, **more)

@@ -20,11 +20,11 @@ from lm_eval_epidemia.ask.intervals import (
     distribution,
 )
 from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
-from lm_eval_epidemia.ask.replies.letters import letter
+from lm_eval_epidemia.ask.replies.letters import read_letter
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric
-from lm_eval_epidemia.ask.within import most_moved
+from lm_eval_epidemia.ask.within import bound_change
 from lm_eval_epidemia.benchmarks.observation.letters import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
@@ -88,7 +88,7 @@ class Likelihood(DistributionWay):
         most = np.maximum(np.where(may, MIDPOINTS, 0.0).max(axis=-1), p)
         if levels == 2:
             return np.asarray(2 * np.maximum(most - p, p - least)[:, 0])
-        farthest = most_moved(*(of[:, None] for of in (distribution(p, levels), least, most)))
+        farthest = bound_change(*(of[:, None] for of in (distribution(p, levels), least, most)))
         # Where all may be 0 they count as equally likely, which no bound on shares knows.
         return np.where((least.sum(axis=-1) == 0) & (most.sum(axis=-1) > 0), 2.0, farthest)
 
@@ -131,7 +131,7 @@ class Written(Likelihood):
 
     def read(self, row: Any, responses: Sequence[Any]) -> Response:
         """Read the letter that was written: the middle of its interval."""
-        interval = letter(str(responses[0]), len(row.choices))
+        interval = read_letter(str(responses[0]), len(row.choices))
         middle = None if interval is None else float(MIDPOINTS[interval])
         return response_to(self.name, row, row.level, middle)
 

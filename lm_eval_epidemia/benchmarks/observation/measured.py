@@ -68,19 +68,23 @@ class Part:
 
     @cached_property
     def beyond(self) -> Array:
-        """Samples drawn from the replicates, shape (J, B, C', K); see `joint.beyond`."""
+        """Samples drawn from the replicates, shape (J, B, C', K); see `joint.draw_beyond`."""
         assert self.replicates is not None
-        return joint.beyond(self.p, self.replicates)
+        return joint.draw_beyond(self.p, self.replicates)
 
     @cached_property
     def zeros_beyond(self) -> Array:
         """The distance that scores 0 in each of these, shape (J, B)."""
-        return scoring.zero(self.weights, self.beyond)
+        return scoring.zero_distance(self.weights, self.beyond)
 
     @cached_property
     def zeros(self) -> Array | None:
         """The distance that scores 0 at each replicate, shape (B,)."""
-        return None if self.replicates is None else scoring.zero(self.weights, self.replicates)
+        return (
+            None
+            if self.replicates is None
+            else scoring.zero_distance(self.weights, self.replicates)
+        )
 
     @cached_property
     def noise(self) -> Array | None:
@@ -104,7 +108,7 @@ class Part:
     def _zeros_population(self) -> Array:
         """The distance that scores 0 in the survey with its noise once more, shape (B,)."""
         assert self.noise is not None
-        return scoring.zero(self.weights, self.p + self.noise)
+        return scoring.zero_distance(self.weights, self.p + self.noise)
 
     @cached_property
     def zero_population(self) -> float:
@@ -118,11 +122,11 @@ class Part:
     @cached_property
     def zeros_population(self) -> Array:
         """The same at each replicate, shape (B,)."""
-        again = scoring.zero(self.weights, self.p + self.noise_twice)
-        return joint.corrected(self._zeros_population, again)
+        again = scoring.zero_distance(self.weights, self.p + self.noise_twice)
+        return joint.correct_bias(self._zeros_population, again)
 
     def distance_population(self, d: float, off: Array) -> float:
-        """Turn a distance from the survey into one from the population: `joint.less_noise`.
+        """Turn a distance from the survey into one from the population: `joint.cut_noise`.
 
         Parameters
         ----------
@@ -139,11 +143,11 @@ class Part:
         if self.noise is None or not len(self.noise):
             return math.nan if self.noise is None else d
         excess = d - float(distance(self.weights, off, np.zeros_like(off)))
-        return float(joint.less_noise(d, distance(self.weights, self.noise, off).mean() + excess))
+        return float(joint.cut_noise(d, distance(self.weights, self.noise, off).mean() + excess))
 
 
 def _say_what_lacks_replicates() -> None:
-    if keys := store.without_replicates():
+    if keys := store.list_unreplicated():
         survey, vintage = keys[0].split("_", 1)
         notices.warn(
             "no joint replicates",
@@ -253,8 +257,8 @@ class Measured:
         if self.l1_at is None or part.zeros is None:
             return None
         perfect = part.anchors.perfect
-        at = scoring.scale(self.l1_at, part.zeros, perfect)
-        again = scoring.scale(self._l1_beyond, part.zeros_beyond, perfect)
+        at = scoring.scale_distance(self.l1_at, part.zeros, perfect)
+        again = scoring.scale_distance(self._l1_beyond, part.zeros_beyond, perfect)
         # Cut off where the score is; inside, those without one ordering may lie beyond the ends.
         inside = 0 < self.score < 100
 
@@ -265,7 +269,7 @@ class Measured:
             return scoring.position(l1 - perfect, np.array(part.anchors.zero - perfect))
 
         draws = self._draws(at, score_of, part.anchors.zero - perfect)
-        return draws._replace(less_bias=joint.corrected(at, again)) if len(at) else draws
+        return draws._replace(less_bias=joint.correct_bias(at, again)) if len(at) else draws
 
     @property
     def l1_draws(self) -> Draws | None:
@@ -297,7 +301,7 @@ class Measured:
             excess = share * (self.l1 - float(part.distance(self.elicited.q)))
             at = distance(part.weights, part.noise, share * off) + excess
             again = distance(part.weights, part.noise_twice, share * off) + excess
-            l1 = joint.less_noise(at, joint.mean_beyond(at, again))
+            l1 = joint.cut_noise(at, joint.mean_beyond(at, again))
             at = np.clip(scoring.position(l1, part.zeros_population), *ends)
         return self._draws(at, score_of, zero)._replace(uncut=uncut)
 

@@ -37,7 +37,7 @@ MOST_ORDERED = 2_000
 DROPPED = "-"
 
 
-def against_truth(answers: Sequence[Answer]) -> Measured | None:
+def compare_task(answers: Sequence[Answer]) -> Measured | None:
     """Compare the answers of a task with its truth; None, with a warning, if there is no score.
 
     Raises
@@ -45,12 +45,12 @@ def against_truth(answers: Sequence[Answer]) -> Measured | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    return _against_truth(collect.collected(WAYS, answers), answers)
+    return _compare_task(collect.collect_answers(WAYS, answers), answers)
 
 
-def _against_truth(collected: collect.Collected, answers: Sequence[Answer]) -> Measured | None:
+def _compare_task(collected: collect.Collected, answers: Sequence[Answer]) -> Measured | None:
     truth = collected.truth
-    if not collect.readable(collected, answers):
+    if not collect.is_readable(collected, answers):
         return None
     complete = collect.complete_cells(collected)
     if not complete.any():
@@ -68,8 +68,8 @@ def _against_truth(collected: collect.Collected, answers: Sequence[Answer]) -> M
 
 def measure(answers: Sequence[Response]) -> Measurement:
     """Measure answers by every metric, and keep them."""
-    collected = collect.collected(WAYS, answers)
-    measured, complete = _against_truth(collected, answers), collected.answered.all(axis=1)
+    collected = collect.collect_answers(WAYS, answers)
+    measured, complete = _compare_task(collected, answers), collected.answered.all(axis=1)
     # Exactly 1 when nothing is missing, whatever the rounding of the sum.
     share = 1.0 if complete.all() else float(collected.truth.weights[complete].sum())
     seen = {"seen": share}
@@ -88,10 +88,12 @@ def measure(answers: Sequence[Response]) -> Measurement:
         "score_population_stderr": joint_error([draws["score_population"]]),
         "l1_population": measured.l1_population,
     }
-    return Measurement(numbers | seen, draws, _kept(collected.way.by_position(answers), measured))
+    return Measurement(
+        numbers | seen, draws, _format_kept(collected.way.by_position(answers), measured)
+    )
 
 
-def _kept(shares: Array | None, measured: Measured) -> str:
+def _format_kept(shares: Array | None, measured: Measured) -> str:
     """Write what was elicited, for results: four lists of numbers, separated by semicolons.
 
     The numbers of the completely answered cells (nothing if these are all); the distribution in
@@ -132,7 +134,7 @@ class Unseen(NamedTuple):
     effect: float
 
 
-def unseen(answers: Sequence[Any]) -> Unseen | None:
+def bound_unseen(answers: Sequence[Any]) -> Unseen | None:
     """Bound how much letters that were not shown may change a task's score; warn above 1 point.
 
     Only bounds of their probabilities are known: see `ask.within`.
@@ -178,8 +180,8 @@ def unseen(answers: Sequence[Any]) -> Unseen | None:
 
 
 def _effect(answers: Sequence[Any]) -> float:
-    first, collected = answers[0], collect.collected(WAYS, answers)
-    if (measured := _against_truth(collected, answers)) is None:
+    first, collected = answers[0], collect.collect_answers(WAYS, answers)
+    if (measured := _compare_task(collected, answers)) is None:
         return math.nan
     way, values = WAYS[first.way], collected.said
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)

@@ -17,7 +17,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.scales import resolution, total_variation
-from lm_eval_epidemia.surveys.catalogue import task
+from lm_eval_epidemia.surveys.catalogue import find_task
 
 #: Regions with fewer places are not reported.
 FEWEST = 5
@@ -43,7 +43,7 @@ class Places(NamedTuple):
 def places_of(part: Part) -> Places | None:
     """Return the places that a part of a task is about; None if it is about none."""
     ways = ways_of(part.truth)
-    for at, condition in enumerate(task(part.truth.task).given):
+    for at, condition in enumerate(find_task(part.truth.task).given):
         within = {level.label: level.within for level in ways[condition].levels if level.within}
         if within:
             asked = compress(part.truth.given, part.complete)
@@ -56,7 +56,7 @@ def _numbered(labels: Sequence[str]) -> tuple[list[str], NDArray[np.intp]]:
     return names.tolist(), numbers
 
 
-def alike(weights: Array, names: Sequence[str]) -> Array:
+def weigh_alike(weights: Array, names: Sequence[str]) -> Array:
     """Return cell weights with equal weight for every place; shape (C,), summing to 1."""
     places, at = _numbered(names)
     return weights / np.bincount(at, weights)[at] / len(places)
@@ -64,12 +64,12 @@ def alike(weights: Array, names: Sequence[str]) -> Array:
 
 def score_alike(part: Part, names: Sequence[str], q: Array) -> float:
     """Score answers with equal weight for every place, in distance and anchors."""
-    weights = alike(part.weights, names)
+    weights = weigh_alike(part.weights, names)
     anchors = scoring.anchors(weights, part.p, part.anchors.perfect)
     return float(anchors.score(distance(weights, q, part.p)))
 
 
-def averages(part: Part, places: Places, kind: str) -> Array:
+def average_places(part: Part, places: Places, kind: str) -> Array:
     """Answer for every place with the average of the larger one that it is part of.
 
     Over people with the same other conditions; each place is part of its own average.
@@ -90,7 +90,7 @@ def averages(part: Part, places: Places, kind: str) -> Array:
     return np.asarray((sums / total[:, None])[at])
 
 
-def misplaced(part: Part, names: Sequence[str], q: Array) -> dict[str, float]:
+def find_misplaced(part: Part, names: Sequence[str], q: Array) -> dict[str, float]:
     """Return the share of probability on wrong answers, by place.
 
     Returns
@@ -151,7 +151,9 @@ class Regions(NamedTuple):
     gap_error: float
 
 
-def by_region(off: Iterable[Mapping[str, float]], region: Mapping[str, str]) -> Regions | None:
+def compare_regions(
+    off: Iterable[Mapping[str, float]], region: Mapping[str, str]
+) -> Regions | None:
     """Compare larger places by the mean error in their places, each place with equal weight.
 
     A region's number is the mean over tasks of its places' mean, less that of all places of the
@@ -161,7 +163,7 @@ def by_region(off: Iterable[Mapping[str, float]], region: Mapping[str, str]) -> 
     Parameters
     ----------
     off : iterable of dict of str to float
-        Of each task, by place; see `misplaced`.
+        Of each task, by place; see `find_misplaced`.
     region : dict of str to str
         Of each place.
 

@@ -139,7 +139,7 @@ class Choice(NamedTuple):
         return self.score(100 - mean)
 
 
-def apart(p: Array, said: Array) -> Array:
+def excess_distance(p: Array, said: Array) -> Array:
     """Return D_c - OFF A_c of cells.
 
     Parameters
@@ -155,7 +155,7 @@ def apart(p: Array, said: Array) -> Array:
 
 
 @lru_cache(maxsize=1)
-def choices() -> dict[str, Choice]:
+def load_choices() -> dict[str, Choice]:
     """Return the chosen cells and curves, by the name of the quick task."""
     found = {}
     for task, chosen in read_yaml(__package__, FILE)["tasks"].items():
@@ -209,15 +209,15 @@ class QuickTruth:
         return [Wording(cell.truth).described(cell.cell) for cell in self.asked]
 
 
-def _asked(cell: QuickCell) -> AskedCell:
-    truth = store.load(cell.task, state="shipped")
+def _find_cell(cell: QuickCell) -> AskedCell:
+    truth = store.load_truth(cell.task, state="shipped")
     every = orderings(len(truth.levels))
     orders = tuple(every[number] for number in cell.orderings)
     return AskedCell(truth, truth.given.index(cell.given), orders)
 
 
 @lru_cache(maxsize=2)
-def load(task: str) -> QuickTruth:
+def load_quick(task: str) -> QuickTruth:
     """Return what a quick task asks.
 
     Raises
@@ -225,8 +225,8 @@ def load(task: str) -> QuickTruth:
     EpidemiaError
         If one of its truths does not ship with this package, or lacks a cell.
     """
-    choice = choices()[task]
-    asked = tuple(map(_asked, choice.cells))
+    choice = load_choices()[task]
+    asked = tuple(map(_find_cell, choice.cells))
     truths = sorted({f"{cell.truth.task} {cell.truth.fingerprint}" for cell in asked})
     digest = hashlib.sha256(repr((choice, truths)).encode()).hexdigest()
     return QuickTruth(task, choice, asked, digest[:12])
@@ -241,7 +241,7 @@ class Quick(Way):
     diagnostics = {"choice_mass": CHOICE_MASS}
 
     def load(self, task: str) -> QuickTruth:
-        return load(task)
+        return load_quick(task)
 
     def described(self, truth: QuickTruth) -> list[list[str]]:
         return truth.given
@@ -293,9 +293,9 @@ def measure(answers: Sequence[Any]) -> Measurement:
         answer._replace(value=(*answer.value, *[NONE] * (most - len(answer.value))))
         for answer in answers
     ]
-    asked = collect.collected(WAYS, alike)
+    asked = collect.collect_answers(WAYS, alike)
     answered, seen = asked.answered, {"seen": float(asked.answered.mean())}
-    if not collect.readable(asked, answers):
+    if not collect.is_readable(asked, answers):
         return Measurement(seen, {"score": None})
     if not answered.all():
         notices.warn(
@@ -313,11 +313,11 @@ def measure(answers: Sequence[Any]) -> Measurement:
 
 
 def _distances(truth: QuickTruth, said: Array) -> Array:
-    """Return how far the answers are from the truth, cell by cell; see `apart`."""
+    """Return how far the answers are from the truth, cell by cell; see `excess_distance`."""
     distances = []
     for (own, cell, orders), logprobs in zip(truth.asked, said, strict=True):
         displayed = softmax(logprobs[:, : len(own.levels)])
-        distances.append(apart(own.p[cell], by_level(displayed, np.array(orders))))
+        distances.append(excess_distance(own.p[cell], by_level(displayed, np.array(orders))))
     return np.array(distances)
 
 
@@ -342,14 +342,14 @@ class QuickLook(Benchmark):
     def entries(self) -> dict[str, TaskEntry]:
         return {
             name: TaskEntry(name, GROUP, "", f"Quick look at {of.group}", {}, name, of)
-            for name, of in choices().items()
+            for name, of in load_choices().items()
         }
 
     def available(self) -> list[str]:
         """Return the quick tasks all of whose truths ship."""
         return [
             name
-            for name, choice in choices().items()
+            for name, choice in load_choices().items()
             if all(store.vintages(task, "shipped") for task in {cell.task for cell in choice.cells})
         ]
 
@@ -360,7 +360,10 @@ class QuickLook(Benchmark):
         self, truth: QuickTruth, kind: str, noise: float = 1.0, seed: int = 0
     ) -> list[Array]:
         tasks = {cell.truth.task: cell.truth for cell in truth.asked}
-        of = {name: respondents.answers(own, kind, noise, seed) for name, own in tasks.items()}
+        of = {
+            name: respondents.simulate_answers(own, kind, noise, seed)
+            for name, own in tasks.items()
+        }
         return [of[cell.truth.task][cell.cell] for cell in truth.asked]
 
     def cells(self, truth: QuickTruth) -> dict[str, Sequence[Any]]:

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import Anchors, mean, uniform, zero_one
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.fresh import FreshTask
 
 #: The name of each kind in reports.
@@ -31,7 +31,7 @@ RESPONDENTS = {
 KINDS = tuple(RESPONDENTS)
 
 
-def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+def simulate_answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return P(Y | X) as a simulated respondent believes it to be.
 
     Parameters
@@ -63,10 +63,10 @@ def answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: int = 0) ->
         rng = np.random.default_rng([seed, zlib.crc32(truth.task.encode())])
         perturbed = p * np.exp(noise * rng.standard_normal(p.shape))
         return perturbed / perturbed.sum(axis=1, keepdims=True)
-    raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
+    raise EpidemiaError(f"there is no baseline kind={kind!r} ({suggest(kind, KINDS)})")
 
 
-class Scale(NamedTuple):
+class TaskScale(NamedTuple):
     """The scale of one task.
 
     Attributes
@@ -83,12 +83,12 @@ class Scale(NamedTuple):
     anchors: Anchors
 
 
-def scales(
+def list_scales(
     tasks: Iterable[str],
     quantile: float = store.QUANTILE,
     scheme: Scheme | None = None,
     vintage: str | None = None,
-) -> list[Scale]:
+) -> list[TaskScale]:
     """Return the scale of each task, by default as scores use it.
 
     Parameters
@@ -105,27 +105,27 @@ def scales(
     EpidemiaError
         If a task has no such vintage or bootstrap here.
     """
-    truths = ((name, store.load(name, vintage)) for name in tasks)
+    truths = ((name, store.load_truth(name, vintage)) for name in tasks)
     return [
-        Scale(name, t.survey, t.vintage, len(t.weights), Anchors.of(t, quantile, scheme))
+        TaskScale(name, t.survey, t.vintage, len(t.weights), Anchors.of(t, quantile, scheme))
         for name, t in truths
     ]
 
 
 def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool:
     """Return whether a bootstrap gives a task's D_perfect; for an exact table it is always 0."""
-    truth = store.load(task, vintage)
+    truth = store.load_truth(task, vintage)
     return not truth.distances or scheme in truth.distances
 
 
 def by_group(
-    scales: Iterable[Scale], unions: Mapping[str, Collection[str]]
-) -> dict[str, list[Scale]]:
+    scales: Iterable[TaskScale], unions: Mapping[str, Collection[str]]
+) -> dict[str, list[TaskScale]]:
     """Sort scales into the groups of their tasks, and those into the order of their names.
 
     Unions of which every task is there come first; they are given by name, with their tasks.
     """
-    groups, of_task = defaultdict(list), dict[str, Scale]()
+    groups, of_task = defaultdict(list), dict[str, TaskScale]()
     for scale in scales:
         task = declared_task(scale.task)
         part = task.part if isinstance(task, FreshTask) else f"{task.group}_{scale.survey}"

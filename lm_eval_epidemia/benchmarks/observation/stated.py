@@ -10,11 +10,16 @@ import numpy as np
 
 from lm_eval_epidemia.ask.orderings import LETTERS, mirrored
 from lm_eval_epidemia.ask.prompts import Wording, prompt
-from lm_eval_epidemia.ask.replies.shares import normalised, shares
+from lm_eval_epidemia.ask.replies.shares import normalise_shares, read_shares
 from lm_eval_epidemia.ask.responses import WRITTEN
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Elicited, Metric
-from lm_eval_epidemia.benchmarks.observation.letters import Asked, Response, place_of, response_to
+from lm_eval_epidemia.benchmarks.observation.letters import (
+    Response,
+    SurveyQuestion,
+    place_of,
+    response_to,
+)
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -47,7 +52,7 @@ def sum_error(answers: Sequence[Response]) -> float:
 SUM_ERROR = Metric(False, 0, FARTHEST, sum_error)
 
 
-def in_whole(p: Array) -> list[int]:
+def round_to_hundred(p: Array) -> list[int]:
     """Round a distribution to whole numbers of 100 that sum to 100, by the largest remainders.
 
     Parameters
@@ -69,11 +74,11 @@ def in_whole(p: Array) -> list[int]:
 
 
 def _lines(p: Array, order: Sequence[int]) -> str:
-    numbers, pairs = in_whole(p), zip(LETTERS, order, strict=False)
+    numbers, pairs = round_to_hundred(p), zip(LETTERS, order, strict=False)
     return "\n".join(f"{letter}: {numbers[level]}" for letter, level in pairs)
 
 
-class Stated(Asked):
+class Stated(SurveyQuestion):
     """The whole distribution in one reply, of each question twice: as listed and reversed."""
 
     name = "stated"
@@ -116,9 +121,9 @@ class Stated(Asked):
 
     def read(self, row: Any, responses: Sequence[Any]) -> Response:
         """Read the numbers that were written: the share of each level."""
-        order, numbers = row.order, shares(str(responses[0]), row.choices)
+        order, numbers = row.order, read_shares(str(responses[0]), row.choices)
         place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
-        written = (numbers and normalised(numbers)) or (None,) * len(order)
+        written = (numbers and normalise_shares(numbers)) or (None,) * len(order)
         by_level = tuple(written[order.index(level)] for level in range(len(order)))
         return response_to(self.name, row, place, by_level, order=order, numbers=numbers)
 
@@ -151,7 +156,7 @@ class Stated(Asked):
 
     def told(self, p: Array) -> Array:
         """Round a distribution to whole per cents."""
-        return np.array(in_whole(p)) / 100
+        return np.array(round_to_hundred(p)) / 100
 
 
 WAY = Stated()

@@ -1,7 +1,8 @@
 """Questions that surveys asked in many years, asked without a year: no answer is the true one.
 
 Each outcome that a record declares by year and sex is asked of men and women today, or whenever a
-model lives: the errors of two prompts average out. `lived` says in which years they are true.
+model lives: the errors of two prompts average out. `find_years_lived` says in which years they are
+true.
 
 Shapes: Y years of a survey, T years in a row, C cells (men, women), K levels, B joint replicates of
 the survey, N log-ratios of all outcomes together.
@@ -37,8 +38,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record
-from lm_eval_epidemia.surveys.catalogue import task as declared_task
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
+from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.record import Task
 
 #: Standard deviation, in years, of the weights by which the truth is smoothed over the years. The
@@ -235,7 +236,7 @@ class Lived(NamedTuple):
         return ", ".join(f"{part[0]}" + (f"-{part[-1]}" if len(part) > 1 else "") for part in parts)
 
 
-def lived(course: Course, answer: Array) -> Lived:
+def find_years_lived(course: Course, answer: Array) -> Lived:
     """Return the years in which an answer is true.
 
     Parameters
@@ -268,7 +269,7 @@ GROUP = "epidemia_years_undated"
 _IN_YEAR = " in {year}"
 
 
-def declared() -> dict[str, Task]:
+def list_declared() -> dict[str, Task]:
     """Return the tasks by year and sex whose question can do without the year, by undated name."""
     return {
         f"{GROUP}_{task.survey}_{task.outcome}": task
@@ -311,21 +312,21 @@ class Undated:
 
     def questions(self) -> list[str]:
         """Word the question of each cell."""
-        task, survey = declared_task(self.dated.task), record(self.dated.survey)
+        task, survey = declared_task(self.dated.task), find_record(self.dated.survey)
         subject = str(task.subject).replace(_IN_YEAR, "")
         bare = task.model_copy(update={"given": task.given[1:], "subject": subject})
         words = TaskQuestions(survey, self.dated.vintage, bare, ways_of(self.dated))
         return [words.question(cell) for cell in self.given]
 
 
-def load(task: str) -> Undated:
+def load_undated(task: str) -> Undated:
     """Return a question without a year; EpidemiaError where its dated truth is not here."""
-    return Undated(task, store.load(declared()[task].name))
+    return Undated(task, store.load_truth(list_declared()[task].name))
 
 
-def answers(truth: Undated, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+def simulate_undated(truth: Undated, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return what a respondent of `respondents` believes of the latest year; shape (C, K)."""
-    believed = respondents.answers(truth.dated, kind, noise, seed)
+    believed = respondents.simulate_answers(truth.dated, kind, noise, seed)
     latest = max(year for year, *_ in truth.dated.given)
     return believed[[truth.dated.given.index((latest, *cell)) for cell in truth.given]]
 
@@ -336,7 +337,7 @@ class UndatedWay(InOrders):
     name = "undated"
 
     def load(self, task: str) -> Undated:
-        return load(task)
+        return load_undated(task)
 
     def described(self, truth: Undated) -> list[list[str]]:
         return [[f"sex: {label}" for label in cell] for cell in truth.given]
@@ -350,23 +351,23 @@ WAY = UndatedWay()
 WAYS = {WAY.name: WAY}
 
 
-def elicited(answers: Sequence[Response]) -> Array | None:
+def average_answers(answers: Sequence[Response]) -> Array | None:
     """Return what a model answered in each cell, shape (C, K).
 
     None, with a warning, where a prompt was not asked or cannot be read.
     """
-    asked = collect.collected(WAYS, answers)
-    if not collect.readable(asked, answers) or not collect.complete_cells(asked).all():
+    asked = collect.collect_answers(WAYS, answers)
+    if not collect.is_readable(asked, answers) or not collect.complete_cells(asked).all():
         return None
     return np.asarray(WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1))
 
 
 def measure(answers: Sequence[Response]) -> Measurement:
     """Keep what was answered in each cell, as `metrics.measure` its distributions."""
-    q = elicited(answers)
+    q = average_answers(answers)
     kept = "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)
     # All prompts, without --limit.
-    seen = float(collect.collected(WAYS, answers).answered.mean())
+    seen = float(collect.collect_answers(WAYS, answers).answered.mean())
     return Measurement({"seen": seen}, kept=kept)
 
 
@@ -385,18 +386,18 @@ class WithoutYear(Benchmark):
     kinds = respondents.KINDS
     without_anchors = "has no truth and no score"
     measure = staticmethod(measure)
-    answers = staticmethod(answers)
+    answers = staticmethod(simulate_undated)
 
     def entries(self) -> dict[str, TaskEntry]:
         entries = {}
-        for name, of in declared().items():
+        for name, of in list_declared().items():
             title = of.title.replace("Year, ", "") + " (no year named)"
             facets, outcome = {"survey": of.survey}, (of.survey, of.outcome)
             entries[name] = TaskEntry(name, GROUP, "", title, facets, outcome, of)
         return entries
 
     def available(self) -> list[str]:
-        return [n for n, of in declared().items() if store.is_available(of.name)]
+        return [n for n, of in list_declared().items() if store.is_available(of.name)]
 
     def metrics(self, way: Any) -> Mapping[str, Metric]:
         """Return the metrics of how a model answered; none says how well."""

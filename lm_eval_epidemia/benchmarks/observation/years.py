@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score.scales import total_variation
-from lm_eval_epidemia.surveys.catalogue import task
+from lm_eval_epidemia.surveys.catalogue import find_task
 
 #: The condition that is a year, in every record.
 YEAR = "year"
@@ -36,7 +36,7 @@ class Years(NamedTuple):
 
 def years_of(part: Part) -> Years | None:
     """Return the years of a part of a task; None if it is about no or one year."""
-    given = task(part.truth.task).given
+    given = find_task(part.truth.task).given
     if YEAR not in given:
         return None
     at = given.index(YEAR)
@@ -47,7 +47,7 @@ def years_of(part: Part) -> Years | None:
     return Years(years, np.array(series)) if len(set(years.tolist())) > 1 else None
 
 
-def todays(part: Part) -> Array:
+def answer_latest(part: Part) -> Array:
     """Answer for every year with the latest of its series; shape (C, K)."""
     years = years_of(part)
     assert years is not None
@@ -57,7 +57,7 @@ def todays(part: Part) -> Array:
     return np.asarray(part.p[[latest[series] for series in years.series]])
 
 
-def averages(part: Part) -> Array:
+def average_years(part: Part) -> Array:
     """Answer for every year with the mean over the years of its series; shape (C, K)."""
     years = years_of(part)
     assert years is not None

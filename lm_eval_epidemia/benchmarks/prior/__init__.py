@@ -36,9 +36,9 @@ class Priors(Benchmark):
         "asks for a model's priors about quantities, and has no anchors; 'epidemia quantities "
         "list {task}' prints the true values"
     )
-    available = staticmethod(store.available)
+    available = staticmethod(store.list_available)
     measure = staticmethod(measure)
-    answers = staticmethod(respondents.answers)
+    answers = staticmethod(respondents.simulate_priors)
     cells = staticmethod(cells_of)
 
     def entries(self) -> dict[str, TaskEntry]:
@@ -46,7 +46,7 @@ class Priors(Benchmark):
             name: TaskEntry(
                 name, _group_of(set_), "", set_.title, {"survey": set_.survey}, name, set_
             )
-            for name, set_ in store.declared().items()
+            for name, set_ in store.list_declared().items()
         }
 
     def metrics(self, way: Any) -> Mapping[str, Metric]:

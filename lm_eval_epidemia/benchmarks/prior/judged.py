@@ -190,7 +190,7 @@ def _integrated(
 TIE = 1e-9
 
 
-class Stated(NamedTuple):
+class FamilyPriors(NamedTuple):
     """The priors that somebody stated.
 
     Attributes
@@ -206,11 +206,11 @@ class Stated(NamedTuple):
     b: Array
 
 
-def stated_as(values: Array) -> Stated:
+def make_priors(values: Array) -> FamilyPriors:
     """Return priors given as family and parameters, shape (Q, R, 3), NaN if there are none."""
     family, a, b = np.moveaxis(values, 2, 0)
     # What was not read is of no family; which one it is listed under does not matter.
-    return Stated(np.where(np.isnan(family), 0, family).astype(int), a, b)
+    return FamilyPriors(np.where(np.isnan(family), 0, family).astype(int), a, b)
 
 
 class Judged(NamedTuple):
@@ -264,7 +264,7 @@ class Judged(NamedTuple):
     uncertainty: Array
 
 
-class _Priors(NamedTuple):
+class _PriorNumbers(NamedTuple):
     """Priors of any form, shapes (Q, R) and, of `after`, (Q, R, S, D); NaN if there is none."""
 
     centre: Array
@@ -274,7 +274,7 @@ class _Priors(NamedTuple):
     after: Array
 
 
-def judge(truth: Quantities, stated: Stated, published: bool = False) -> Judged:
+def judge(truth: Quantities, stated: FamilyPriors, published: bool = False) -> Judged:
     """Compare stated priors with the truth, and with the baseline that scores are relative to.
 
     Parameters
@@ -283,9 +283,9 @@ def judge(truth: Quantities, stated: Stated, published: bool = False) -> Judged:
     stated : Stated
     published : bool
         Whether unreadable repeats are dropped, as in the published numbers. Otherwise each counts
-        as the `flat` prior, and never as a win.
+        as the `make_flat_prior` prior, and never as a win.
     """
-    read = families.valid(*stated)
+    read = families.is_valid(*stated)
     a = np.where(read, stated.a, np.nan)
     priors = _of_families(truth, stated._replace(a=a))
     counted = priors if published else _filled(truth, priors, read)
@@ -300,7 +300,7 @@ def judge_grid(truth: Quantities, logprobs: Array) -> Judged:
     truth : Quantities
     logprobs : ndarray, shape (Q, G)
         Log-probability of each point, not normalised. A quantity with one that is not finite counts
-        as not read: as the `flat` prior, and never as a win.
+        as not read: as the `make_flat_prior` prior, and never as a win.
 
     Returns
     -------
@@ -318,21 +318,21 @@ def proportions(truth: Quantities) -> NDArray[np.bool_]:
     return np.asarray(truth.column("family") == "beta")
 
 
-def flat(truth: Quantities) -> Stated:
+def make_flat_prior(truth: Quantities) -> FamilyPriors:
     """Return the prior of knowing only the marginals, one repeat, shape (Q, 1).
 
     Normal with the mean and the standard deviation between people of the base variable without
     conditions, and Beta(1, 1) of a proportion: what a repeat counts as that could not be read.
     """
     is_share = proportions(truth)[:, None]
-    return Stated(
+    return FamilyPriors(
         np.where(is_share, BETA, NORMAL),
         np.where(is_share, 1.0, truth.column("marginal_mean")[:, None]),
         np.where(is_share, 1.0, truth.column("marginal_sd")[:, None]),
     )
 
 
-def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
+def select_quantities(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
     """Return some quantities of a set, as those that were asked completely.
 
     Parameters
@@ -351,7 +351,7 @@ def part_of(truth: Quantities, kept: NDArray[np.bool_]) -> Quantities:
 
 def baseline_errors(truth: Quantities) -> Array:
     """Return the mean errors of the baseline's posterior means, shape (Q, S)."""
-    told = families.mean(*_told(truth))
+    told = families.mean(*_update_baseline(truth))
     return np.asarray(np.abs(told - truth.column("mean")[:, None, None]).mean(axis=-1))
 
 
@@ -362,7 +362,7 @@ def mean_of(values: Array, axis: int | tuple[int, ...] = -1) -> Array:
         return np.asarray(np.where(there, values, 0).sum(axis=axis) / there.sum(axis=axis))
 
 
-def _told(truth: Quantities) -> tuple[NDArray[np.int64], Array, Array]:
+def _update_baseline(truth: Quantities) -> tuple[NDArray[np.int64], Array, Array]:
     """Return the baseline's posteriors.
 
     The published prior of a mean, Normal(0, 1e5), is flat for centimetres, not for incomes: other
@@ -378,9 +378,9 @@ def _sampled(truth: Quantities) -> tuple[Any, ...]:
     return tuple(each[:, None] for each in (is_share, *truth.baseline))
 
 
-def _of_families(truth: Quantities, stated: Stated) -> _Priors:
+def _of_families(truth: Quantities, stated: FamilyPriors) -> _PriorNumbers:
     y = truth.column("mean")[:, None]
-    return _Priors(
+    return _PriorNumbers(
         families.mean(*stated),
         families.sd(*stated),
         families.cdf(*stated, y),
@@ -389,7 +389,7 @@ def _of_families(truth: Quantities, stated: Stated) -> _Priors:
     )
 
 
-def _of_points(truth: Quantities, points: Array, logs: Array) -> _Priors:
+def _of_points(truth: Quantities, points: Array, logs: Array) -> _PriorNumbers:
     """Describe distributions on points, shape (Q, G), by their log-probabilities."""
     p, y = np.exp(logs), truth.column("mean")[:, None]
     centre = (p * points).sum(axis=1, keepdims=True)
@@ -401,7 +401,7 @@ def _of_points(truth: Quantities, points: Array, logs: Array) -> _Priors:
     known = np.where(variance > 0, variance, np.finfo(float).tiny)
     told = logs[:, None, None] + log_likelihood(at, is_share, mean, known, size)
     after = (special.softmax(told, axis=-1) * at).sum(axis=-1)
-    return _Priors(
+    return _PriorNumbers(
         centre,
         np.sqrt((p * (points - centre) ** 2).sum(axis=1, keepdims=True)),
         position,
@@ -410,10 +410,10 @@ def _of_points(truth: Quantities, points: Array, logs: Array) -> _Priors:
     )
 
 
-def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_]) -> _Priors:
+def _filled(truth: Quantities, priors: _PriorNumbers, read: NDArray[np.bool_]) -> _PriorNumbers:
     """Put the flat prior where nothing could be read."""
-    instead = _of_families(truth, flat(truth))
-    return _Priors(
+    instead = _of_families(truth, make_flat_prior(truth))
+    return _PriorNumbers(
         *(
             np.where(read.reshape(read.shape + (1,) * (mine.ndim - 2)), mine, theirs)
             for mine, theirs in zip(priors, instead, strict=True)
@@ -421,8 +421,10 @@ def _filled(truth: Quantities, priors: _Priors, read: NDArray[np.bool_]) -> _Pri
     )
 
 
-def _judged(truth: Quantities, priors: _Priors, read: NDArray[np.bool_], published: bool) -> Judged:
-    y, (family, a, b) = truth.column("mean"), _told(truth)
+def _judged(
+    truth: Quantities, priors: _PriorNumbers, read: NDArray[np.bool_], published: bool
+) -> Judged:
+    y, (family, a, b) = truth.column("mean"), _update_baseline(truth)
     off, baseline_error = np.abs(priors.centre - y[:, None]), baseline_errors(truth)
     error, score = mean_of(off), mean_of(priors.crps)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.prior import judged, respondents, ways
-from lm_eval_epidemia.benchmarks.prior.judged import Judged, Stated, mean_of, stated_as
+from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, Judged, make_priors, mean_of
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Quantities
@@ -26,7 +26,7 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.score import collect
-from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pooled
+from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pool_clusters
 from lm_eval_epidemia.score.joint import Draws
 
 #: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
@@ -144,13 +144,13 @@ class JudgedTask(NamedTuple):
     """
 
     truth: Quantities
-    stated: Stated | Array
+    stated: FamilyPriors | Array
     judged: Judged
     dropped: Judged
     asked: NDArray[np.bool_]
 
 
-def against_truth(answers: Sequence[Any]) -> JudgedTask | None:
+def judge_task(answers: Sequence[Any]) -> JudgedTask | None:
     """Judge the answers of a task; None, with a warning, if that is impossible.
 
     Raises
@@ -158,11 +158,11 @@ def against_truth(answers: Sequence[Any]) -> JudgedTask | None:
     EpidemiaError
         If the questions were made from a truth other than the installed one.
     """
-    collected = collect.collected(WAYS, answers)
+    collected = collect.collect_answers(WAYS, answers)
     way, truth, values, whole = collected.way, collected.truth, collected.said, len(collected.said)
     if way.generated:
-        collect.readable(collected, answers)
-    elif collect.not_finite(collected).any():
+        collect.is_readable(collected, answers)
+    elif collect.find_not_finite(collected).any():
         return None
     complete = collect.complete_cells(collected, "quantity")
     if not complete.any():
@@ -173,11 +173,13 @@ def against_truth(answers: Sequence[Any]) -> JudgedTask | None:
             f"{collected.name}: {int(complete.sum())} of {whole} quantities were asked "
             "completely; the score is for these",
         )
-    stated = stated_as(values) if way.generated else values[:, 0]
-    return known_of(truth, stated, complete)
+    stated = make_priors(values) if way.generated else values[:, 0]
+    return judge_stated(truth, stated, complete)
 
 
-def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]) -> JudgedTask:
+def judge_stated(
+    truth: Quantities, stated: FamilyPriors | Array, asked: NDArray[np.bool_]
+) -> JudgedTask:
     """Judge stated priors.
 
     Parameters
@@ -188,11 +190,11 @@ def known_of(truth: Quantities, stated: Stated | Array, asked: NDArray[np.bool_]
     asked : ndarray of bool, shape (Q,)
         Of which quantities.
     """
-    part = truth if asked.all() else judged.part_of(truth, asked)
-    if not isinstance(stated, Stated):
+    part = truth if asked.all() else judged.select_quantities(truth, asked)
+    if not isinstance(stated, FamilyPriors):
         counted = judged.judge_grid(part, stated[asked])
         return JudgedTask(part, stated[asked], counted, counted, asked)
-    stated = Stated(stated.family[asked], stated.a[asked], stated.b[asked])
+    stated = FamilyPriors(stated.family[asked], stated.a[asked], stated.b[asked])
     counted = judged.judge(part, stated)
     all_read = counted.answered.min(initial=1) == 1
     dropped = counted if all_read else judged.judge(part, stated, published=True)
@@ -205,17 +207,17 @@ _INITIALS = {name[0]: number for number, name in enumerate(FAMILIES)}
 _UNREAD, _UNASKED = "?", "-"
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     """Write a number so that it reads back as it is, and as short as that allows."""
     return repr(float(value)).removesuffix(".0")
 
 
-def _said_of(answers: Sequence[Any]) -> list[list[str]]:
+def _format_answers(answers: Sequence[Any]) -> list[list[str]]:
     """Return what was said about every quantity, by repeat.
 
     In results quantities are separated by " | ", in order, and their repeats by ";": "n:100,10",
     "b:3,5" or "l:1.2,0.3"; "?" if nothing could be read, "-" if not asked. For a grid,
-    log-probabilities separated by ",". `said` reads it.
+    log-probabilities separated by ",". `read_answers` reads it.
     """
     way = WAYS[answers[0].way]
     truth = way.load(answers[0].task)
@@ -229,14 +231,14 @@ def _said_of(answers: Sequence[Any]) -> list[list[str]]:
 
 def _text(value: Sequence[float], way: Way) -> str:
     if not way.generated:
-        return ",".join(map(_number, value))
+        return ",".join(map(_format_number, value))
     family, a, b = value
     if not math.isfinite(a):
         return _UNREAD
-    return f"{FAMILIES[int(family)][0]}:{_number(a)},{_number(b)}"
+    return f"{FAMILIES[int(family)][0]}:{_format_number(a)},{_format_number(b)}"
 
 
-def said(line: str, truth: Quantities) -> Stated | Array:
+def read_answers(line: str, truth: Quantities) -> FamilyPriors | Array:
     """Read the line of answers that results keep.
 
     Parameters
@@ -248,7 +250,7 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     -------
     Stated or ndarray
         Priors, shapes (Q, R); for a grid its log-probabilities, shape (Q, G). NaN if not asked or
-        not readable: `asked` distinguishes these.
+        not readable: `find_asked` distinguishes these.
 
     Raises
     ------
@@ -264,7 +266,7 @@ def said(line: str, truth: Quantities) -> Stated | Array:
     texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:
         if not texts or any(":" in text for text in texts):
-            return stated_as(np.array([[_prior(text) for text in replies] for replies in parts]))
+            return make_priors(np.array([[_prior(text) for text in replies] for replies in parts]))
         unasked = [math.nan] * len(next(text for text in texts if "," in text).split(","))
         logs = np.array(
             [unasked if text == _UNASKED else [*map(float, text.split(","))] for (text,) in parts]
@@ -284,12 +286,12 @@ def _prior(text: str) -> tuple[float, float, float]:
     initial, _, parameters = text.partition(":")
     family = _INITIALS[initial]
     a, b = map(float, parameters.split(","))
-    if not families.valid(family, a, b):
+    if not families.is_valid(family, a, b):
         raise ValueError(f"{text} is not a distribution")
     return float(family), a, b
 
 
-def asked(line: str) -> NDArray[np.bool_]:
+def find_asked(line: str) -> NDArray[np.bool_]:
     """Return which quantities of a line of answers were asked completely, shape (Q,)."""
     return np.array([_UNASKED not in quantity.split(";") for quantity in line.split(" | ")])
 
@@ -299,21 +301,21 @@ def asked(line: str) -> NDArray[np.bool_]:
 
 def measure(answers: Sequence[Any]) -> Measurement:
     """Measure answers by every metric, and keep them."""
-    about, texts = against_truth(answers), _said_of(answers)
+    about, texts = judge_task(answers), _format_answers(answers)
     line = " | ".join(map(";".join, texts))
     if about is None:
         seen = sum(_UNASKED not in repeats for repeats in texts) / len(texts)
         return Measurement({"seen": seen}, {"error_ratio": None}, line)
     return Measurement(
-        numbers_of(about), {"error_ratio": draws_of(about, about.judged.ratio)}, line
+        list_metrics(about), {"error_ratio": draw_mean(about, about.judged.ratio)}, line
     )
 
 
-def numbers_of(known: JudgedTask) -> dict[str, float]:
+def list_metrics(known: JudgedTask) -> dict[str, float]:
     """Return every metric, by name; NaN if it belongs to another way of asking."""
     judged, dropped = known.judged, known.dropped
-    draws, end_mass = draws_of(known, judged.ratio), math.nan
-    if not isinstance(known.stated, Stated):
+    draws, end_mass = draw_mean(known, judged.ratio), math.nan
+    if not isinstance(known.stated, FamilyPriors):
         p = np.exp(known.stated - np.logaddexp.reduce(known.stated, axis=1, keepdims=True))
         end_mass = (p[:, 0] + p[:, -1]).mean()
     wins, later = (mean_of(of, axis=0) for of in (judged.wins, judged.posterior_wins))
@@ -338,7 +340,7 @@ def numbers_of(known: JudgedTask) -> dict[str, float]:
     return {name: float(number) for name, number in numbers.items()}
 
 
-def draws_of(known: JudgedTask, of: Array) -> Draws | None:
+def draw_mean(known: JudgedTask, of: Array) -> Draws | None:
     """Return the draws of a mean over quantities, joint over models.
 
     One number per quantity of the task: the mean plus the quantity's linearised share in it, scaled
@@ -369,12 +371,12 @@ POPULATIONS = 100
 
 def win_rate(known: JudgedTask) -> float:
     """Return the headline: the share of quantities won against the smallest samples."""
-    return mean(known, everything(known), known.judged.wins[:, 0]).value
+    return average_quantities(known, select_all(known), known.judged.wins[:, 0]).value
 
 
 def win_draws(known: JudgedTask) -> Draws | None:
-    """Return the draws of the headline; see `draws_of`."""
-    return draws_of(known, known.judged.wins[:, 0])
+    """Return the draws of the headline; see `draw_mean`."""
+    return draw_mean(known, known.judged.wins[:, 0])
 
 
 def beatable(known: JudgedTask) -> NDArray[np.bool_]:
@@ -400,7 +402,7 @@ def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
         return NOTHING
     ratio = mine[there].sum() / theirs[there].sum()
     moved = (mine - ratio * theirs)[there] / theirs[there].mean()
-    return pooled(ratio + moved, np.arange(len(moved)))
+    return pool_clusters(ratio + moved, np.arange(len(moved)))
 
 
 def knower(truth: Quantities) -> JudgedTask:
@@ -410,49 +412,51 @@ def knower(truth: Quantities) -> JudgedTask:
     `POPULATIONS` are drawn from the truths' own errors. Errors and wins are averaged over these.
     """
     drawn = [
-        stated_as(respondents.answers(truth, "population", seed=seed)[:, :1])
+        make_priors(respondents.simulate_priors(truth, "population", seed=seed)[:, :1])
         for seed in range(POPULATIONS)
     ]
-    each = [known_of(truth, one, np.ones(len(truth.quantities), bool)).judged for one in drawn]
+    each = [judge_stated(truth, one, np.ones(len(truth.quantities), bool)).judged for one in drawn]
     mean_over = Judged(*(np.mean(fields, axis=0) for fields in zip(*each, strict=True)))
     several = {
         field: np.concatenate([getattr(one, field) for one in each], axis=1)
         for field in ("centre", "spread", "position")
     }
     judged = mean_over._replace(**several)
-    stated = Stated(*(np.concatenate(field, axis=1) for field in zip(*drawn, strict=True)))
+    stated = FamilyPriors(*(np.concatenate(field, axis=1) for field in zip(*drawn, strict=True)))
     return JudgedTask(truth, stated, judged, judged, np.ones(len(truth.quantities), bool))
 
 
-def everything(known: JudgedTask) -> NDArray[np.bool_]:
+def select_all(known: JudgedTask) -> NDArray[np.bool_]:
     return np.ones(len(known.truth.quantities), dtype=bool)
 
 
-def mean(known: JudgedTask, chosen: NDArray[np.bool_], of: Array) -> Estimate:
+def average_quantities(known: JudgedTask, chosen: NDArray[np.bool_], of: Array) -> Estimate:
     """Average over chosen quantities, shape (Q,): sd / sqrt(n) is the error. NaN is left out."""
     kept = chosen & ~np.isnan(of)
-    return pooled(of[kept], np.arange(int(kept.sum())))
+    return pool_clusters(of[kept], np.arange(int(kept.sum())))
 
 
-def quartiles(known: JudgedTask, chosen: NDArray[np.bool_]) -> list[Estimate]:
+def share_by_quarter(known: JudgedTask, chosen: NDArray[np.bool_]) -> list[Estimate]:
     """Return the share of truths in each quarter of the stated prior; 0.25 where calibrated."""
     inside = mean_of(in_quarters(known.judged.position), axis=1)
-    return [mean(known, chosen, inside[:, quarter]) for quarter in range(4)]
+    return [average_quantities(known, chosen, inside[:, quarter]) for quarter in range(4)]
 
 
-def below(known: JudgedTask, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
+def share_below(known: JudgedTask, chosen: NDArray[np.bool_], at: float = 0.5) -> Estimate:
     """Return the share of truths below a quantile of the stated prior; one that is it counts half.
 
     `at` where priors are calibrated.
     """
-    return mean(known, chosen, mean_of(is_below(known.judged.position, at)))
+    return average_quantities(known, chosen, mean_of(is_below(known.judged.position, at)))
 
 
-def inside(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
+def share_inside(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return the share of truths between the 5 % and 95 % quantiles of the stated prior."""
     position = known.judged.position
     outside = (is_below(position, 0.05) == 1) | (is_below(position, 0.95) == 0)
-    return mean(known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside)))
+    return average_quantities(
+        known, chosen, mean_of(np.where(np.isnan(position), np.nan, 1.0 - outside))
+    )
 
 
 def ece(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
@@ -489,7 +493,7 @@ def rank(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     return Estimate(r, spread, number, number - 1)
 
 
-def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
+def judge_line(text: str, truth: Quantities, way: Way) -> JudgedTask:
     """Judge what results keep of a task; see `measure`.
 
     Raises
@@ -497,21 +501,21 @@ def known_in(text: str, truth: Quantities, way: Way) -> JudgedTask:
     ValueError
         If it is not what `harness` writes of these quantities asked in this way, with the reason.
     """
-    stated, complete = said(text, truth), asked(text)
-    is_stated = isinstance(stated, Stated)
-    got = (stated.a if isinstance(stated, Stated) else stated).shape[1]
+    stated, complete = read_answers(text, truth), find_asked(text)
+    is_stated = isinstance(stated, FamilyPriors)
+    got = (stated.a if isinstance(stated, FamilyPriors) else stated).shape[1]
     number = way.prompts(truth, None) if way.generated else len(ways.points(truth.quantities[0]))
     if (got, is_stated) != (number, way.generated):
         kinds = ("log-probabilities", "priors")
         expected = f"{number} {kinds[way.generated]}"
         raise ValueError(f"got {got} {kinds[is_stated]} of each quantity, expected {expected}")
-    return known_of(truth, stated, complete)
+    return judge_stated(truth, stated, complete)
 
 
-def numbers_again(text: str, _truth: Quantities, known: JudgedTask) -> dict[str, float]:
-    """Return the metrics of a task, as lm-eval has them, of what `known_in` made of a line."""
+def read_metrics(text: str, _truth: Quantities, known: JudgedTask) -> dict[str, float]:
+    """Return the metrics of a task, as lm-eval has them, of what `judge_line` made of a line."""
     answered = math.nan
-    if isinstance(known.stated, Stated):
+    if isinstance(known.stated, FamilyPriors):
         replies = [reply for reply in text.replace(" | ", ";").split(";") if reply != "-"]
         answered = sum(reply != "?" for reply in replies) / len(replies)
-    return {"answered": answered, **numbers_of(known)}
+    return {"answered": answered, **list_metrics(known)}

@@ -8,13 +8,13 @@ import zlib
 import numpy as np
 from scipy import special
 
-from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors, flat
+from lm_eval_epidemia.benchmarks.prior.judged import baseline_errors, make_flat_prior
 from lm_eval_epidemia.benchmarks.prior.quantities import families
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, FAMILIES, LOGNORMAL, NORMAL
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities
 from lm_eval_epidemia.benchmarks.prior.ways import REPEATS
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 
 KINDS = ("truth", "population", "calibrated", "overconfident", "vague", "flat", "mean")
 
@@ -33,7 +33,7 @@ _MOST, _EDGE = 0.9, 1e-6
 _LEAST = 1e-7
 
 
-def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+def simulate_priors(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
     """Return the priors that a simulated respondent states.
 
     Parameters
@@ -65,14 +65,14 @@ def answers(truth: Quantities, kind: str, noise: float = 1.0, seed: int = 0) -> 
         If the kind is unknown, or the noise is not above 0.
     """
     if kind not in KINDS:
-        raise EpidemiaError(f"there is no baseline kind={kind!r} ({nearest(kind, KINDS)})")
+        raise EpidemiaError(f"there is no baseline kind={kind!r} ({suggest(kind, KINDS)})")
     if kind in _WIDER and not (noise > 0 and math.isfinite(noise)):
         raise EpidemiaError(
             f"noise={noise:g}: expected a number above 0, such as 1, for a calibrated prior"
         )
     family = np.array([[FAMILIES.index(quantity.family)] for quantity in truth.quantities])
     if kind == "flat":
-        family, a, b = flat(truth)
+        family, a, b = make_flat_prior(truth)
     elif kind == "truth":
         a, b = _of_moments(family, _column(truth, "mean"), _column(truth, "se"))
     elif kind == "population":

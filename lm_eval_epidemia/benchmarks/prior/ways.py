@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.ask.replies.numbers import PERCENT, TAG, labels, numbers, tagged
+from lm_eval_epidemia.ask.replies.numbers import PERCENT, TAG, find_tag, labels, read_numbers
 from lm_eval_epidemia.ask.responses import WRITTEN, SingleAnswer, logprobs_of
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Way
@@ -39,7 +39,7 @@ UNREAD = (math.nan, math.nan, math.nan)
 Stated = tuple[float, float, float]
 
 
-class Prior(NamedTuple):
+class WrittenPrior(NamedTuple):
     """A prior that a model wrote.
 
     Attributes
@@ -85,7 +85,7 @@ class AboutQuantities(Way):
     """A way of asking about the quantities of a set."""
 
     def load(self, task: str) -> Quantities:
-        return store.load(task)
+        return store.load_quantities(task)
 
     def described(self, truth: Quantities) -> list[list[str]]:
         return truth.given
@@ -115,7 +115,7 @@ class StatedPrior(AboutQuantities):
     def written(self, prior: Stated, row: Any) -> str:
         """Return the text of a tag for family and parameters."""
 
-    def prompts(self, truth: Quantities, first: Prior) -> int:
+    def prompts(self, truth: Quantities, first: WrittenPrior) -> int:
         return REPEATS
 
     def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
@@ -133,12 +133,12 @@ class StatedPrior(AboutQuantities):
                 )
                 yield {"cell": cell, "sample": sample, **kind, "prompt": prompt}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Prior:
+    def read(self, row: Any, responses: Sequence[Any]) -> WrittenPrior:
         """Read what a model wrote about a row."""
-        stated = self.stated(tagged(str(responses[0])), row) or UNREAD
-        return Prior(self.name, row.task, row.truth, row.cell, row.sample, stated)
+        stated = self.stated(find_tag(str(responses[0])), row) or UNREAD
+        return WrittenPrior(self.name, row.task, row.truth, row.cell, row.sample, stated)
 
-    def check(self, answer: Prior, first: Prior, truth: Quantities) -> None:
+    def check(self, answer: WrittenPrior, first: WrittenPrior, truth: Quantities) -> None:
         """Refuse a repeat that is not asked."""
         if not 1 <= answer.sample <= REPEATS:
             raise ValueError(f"estimate {answer.sample} of {REPEATS}")
@@ -149,7 +149,7 @@ class StatedPrior(AboutQuantities):
         return f"<{TAG}>{self.written((float(family), float(a), float(b)), row)}</{TAG}>"
 
 
-def in_unit(quantity: Quantity) -> str:
+def format_unit(quantity: Quantity) -> str:
     """Say in which unit a number is: "in cm", "as a proportion between 0 and 1", or nothing."""
     if quantity.family == "beta":
         return "as a proportion between 0 and 1"
@@ -163,9 +163,9 @@ def _percent(row: Any) -> float:
     return 1.0 if re.search(PERCENT, row.unit) else math.nan
 
 
-def _checked(family: int, parameters: Sequence[Any] | None) -> Stated | None:
+def _accept_prior(family: int, parameters: Sequence[Any] | None) -> Stated | None:
     """Return a prior if its parameters are those of a distribution."""
-    if parameters is None or not families.valid(family, *parameters):
+    if parameters is None or not families.is_valid(family, *parameters):
         return None
     a, b = parameters
     return float(family), float(a), float(b)
@@ -179,7 +179,7 @@ def _as(family: int, stated: Stated) -> Stated:
     return float(family), float(a), float(b)
 
 
-def _listed(*values: Any) -> str:
+def _join_values(*values: Any) -> str:
     return ", ".join(repr(float(value)) for value in values)
 
 
@@ -202,7 +202,9 @@ _LABELS = {
 def _parameters(family: int, text: str | None, row: Any) -> Stated | None:
     """Read the two parameters of a family; those of a beta or a logarithm are no percentages."""
     percent = _percent(row) if family == families.NORMAL else math.nan
-    return _checked(family, numbers(text, 2, percent, row.unit, _LABELS[FAMILIES[family]]))
+    return _accept_prior(
+        family, read_numbers(text, 2, percent, row.unit, _LABELS[FAMILIES[family]])
+    )
 
 
 class Direct(StatedPrior):
@@ -211,7 +213,7 @@ class Direct(StatedPrior):
     name = "direct"
 
     def asked(self, quantity: Quantity) -> tuple[str, str]:
-        unit = f" ({in_unit(quantity)})" if in_unit(quantity) else ""
+        unit = f" ({format_unit(quantity)})" if format_unit(quantity) else ""
         how = {
             "normal": f"a normal distribution: give its mean and standard deviation{unit}.",
             "beta": "a beta distribution over proportions between 0 and 1: give its parameters "
@@ -225,7 +227,7 @@ class Direct(StatedPrior):
         return _parameters(FAMILIES.index(row.family), text, row)
 
     def written(self, prior: Stated, row: Any) -> str:
-        return _listed(*_as(FAMILIES.index(row.family), prior)[1:])
+        return _join_values(*_as(FAMILIES.index(row.family), prior)[1:])
 
 
 class DirectChoice(StatedPrior):
@@ -235,7 +237,7 @@ class DirectChoice(StatedPrior):
     suffix = "_direct_choice"
 
     def asked(self, quantity: Quantity) -> tuple[str, str]:
-        unit = f" {in_unit(quantity)}" if in_unit(quantity) else ""
+        unit = f" {format_unit(quantity)}" if format_unit(quantity) else ""
         return (
             "State what you believe about it as a distribution of the family that fits best, and "
             "give the family's two parameters: normal (mean, standard deviation), beta (alpha, "
@@ -251,7 +253,7 @@ class DirectChoice(StatedPrior):
         return _parameters(FAMILIES.index(named.pop()), text, row) if len(named) == 1 else None
 
     def written(self, prior: Stated, row: Any) -> str:
-        return f"{FAMILIES[int(prior[0])]}: {_listed(*prior[1:])}"
+        return f"{FAMILIES[int(prior[0])]}: {_join_values(*prior[1:])}"
 
 
 class MeanVariance(StatedPrior):
@@ -261,7 +263,7 @@ class MeanVariance(StatedPrior):
     suffix = "_mean_variance"
 
     def asked(self, quantity: Quantity) -> tuple[str, str]:
-        unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
+        unit = f", {format_unit(quantity)}" if format_unit(quantity) else ""
         return (
             f"State what you believe about it by the mean and the standard deviation of your "
             f"distribution{unit}.",
@@ -271,12 +273,12 @@ class MeanVariance(StatedPrior):
     def stated(self, text: str | None, row: Any) -> Stated | None:
         # Mu and sigma are the moments of any family but one.
         allowed = {"mean", "sd"} if row.family == "lognormal" else _LABELS["normal"]
-        moments = numbers(text, 2, _percent(row), row.unit, allowed)
+        moments = read_numbers(text, 2, _percent(row), row.unit, allowed)
         family = FAMILIES.index(row.family)
-        return _checked(family, moments and families.of_moments(family, *moments))
+        return _accept_prior(family, moments and families.of_moments(family, *moments))
 
     def written(self, prior: Stated, row: Any) -> str:
-        return _listed(families.mean(*prior), families.sd(*prior))
+        return _join_values(families.mean(*prior), families.sd(*prior))
 
 
 class Quantile(StatedPrior):
@@ -286,7 +288,7 @@ class Quantile(StatedPrior):
     suffix = "_quantile"
 
     def asked(self, quantity: Quantity) -> tuple[str, str]:
-        unit = f", {in_unit(quantity)}" if in_unit(quantity) else ""
+        unit = f", {format_unit(quantity)}" if format_unit(quantity) else ""
         return (
             "State what you believe about it by five quantiles of your distribution: the values "
             "that you think it is below with a probability of 5, 25, 50, 75 and 95 per cent"
@@ -296,14 +298,14 @@ class Quantile(StatedPrior):
 
     def stated(self, text: str | None, row: Any) -> Stated | None:
         family = FAMILIES.index(row.family)
-        quantiles = numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
-        return _checked(family, quantiles and families.of_quantiles(family, quantiles))
+        quantiles = read_numbers(text, len(LEVELS), _percent(row), row.unit, {"quantile"})
+        return _accept_prior(family, quantiles and families.of_quantiles(family, quantiles))
 
     def written(self, prior: Stated, row: Any) -> str:
-        return _listed(*families.ppf(*prior, LEVELS))
+        return _join_values(*families.ppf(*prior, LEVELS))
 
 
-def written(quantity: Quantity) -> list[str]:
+def format_grid(quantity: Quantity) -> list[str]:
     """Return the numbers of a quantity's grid as a model reads them, in rising order.
 
     With as few decimals as move none by a twentieth of a step.
@@ -317,7 +319,7 @@ def written(quantity: Quantity) -> list[str]:
 
 def points(quantity: Quantity) -> Array:
     """Return the numbers of a quantity's grid, shape (G,)."""
-    return np.array(written(quantity), dtype=float)
+    return np.array(format_grid(quantity), dtype=float)
 
 
 class Grid(AboutQuantities):
@@ -330,7 +332,7 @@ class Grid(AboutQuantities):
     def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
         """Ask once for each quantity; the prompt ends where the number begins."""
         for cell, quantity in enumerate(truth.quantities):
-            unit, choices = in_unit(quantity), written(quantity)
+            unit, choices = format_unit(quantity), format_grid(quantity)
             decimals = len(choices[0].partition(".")[2])
             how = f"a number with {decimals} decimal{'s' if decimals > 1 else ''}"
             yield {

@@ -14,13 +14,13 @@ from rich.progress import track
 
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.benchmark import Leaf
-from lm_eval_epidemia.benchmarks.splits import displayed, split
+from lm_eval_epidemia.benchmarks.splits import list_choices, split
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.export.card import (
-    Config,
+    CardGroup,
     croissant_file,
     dataset_card,
     evaluation,
@@ -41,7 +41,7 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     ----------
     out : Path
         A new folder, or an earlier export: its files are replaced once the new ones are complete,
-        and other files are kept; see `folders.rewritten`. It gets ``README.md`` (the card),
+        and other files are kept; see `folders.rewrite_folder`. It gets ``README.md`` (the card),
         ``eval.yaml``, ``croissant.json``, the questions of every group in
         ``data/<group>/test/<task>.parquet`` and its truths in ``data/<group>/truth.parquet``, and
         ``task_yamls/`` for ``lm_eval --include_path``, which read the questions from the repository
@@ -65,7 +65,7 @@ def export(out: Path, push_to_hub: str | None = None, stated: bool = False) -> P
     out = out.resolve()
     if push_to_hub:
         check_hub_id("--push-to-hub", push_to_hub)
-    with folders.rewritten(out, MARKER) as staging:
+    with folders.rewrite_folder(out, MARKER) as staging:
         _fill(staging, out, push_to_hub, stated)
         written = [path.relative_to(staging) for path in staging.rglob("*") if path.is_file()]
     if push_to_hub:
@@ -132,10 +132,10 @@ def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None
     }
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
-    yamls.write(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
+    yamls.write_tasks(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
 
 
-def _config(folder: Path, name: str, members: list[Leaf]) -> Config:
+def _config(folder: Path, name: str, members: list[Leaf]) -> CardGroup:
     """Write the splits of a config.
 
     All splits have all columns, empty if unused: `datasets` and the Hub's viewer refuse splits of a
@@ -149,16 +149,16 @@ def _config(folder: Path, name: str, members: list[Leaf]) -> Config:
     first, truth = next(iter(questions.values())), pa.Table.from_pylist(cells)
     schema = pa.unify_schemas([first.schema, truth.schema], promote_options="permissive")
     for task, table in questions.items():
-        _write(table, schema, folder / yamls.exported_file(name, task))
+        _write_parquet(table, schema, folder / yamls.exported_file(name, task))
     columns = {"test": first.column_names}
     if cells:
-        _write(truth, schema, folder / f"data/{name}/truth.parquet")
+        _write_parquet(truth, schema, folder / f"data/{name}/truth.parquet")
         columns["truth"] = truth.column_names
     prompts = sum(table.num_rows for table in questions.values())
-    return Config(name, schema, columns, [*questions], prompts)
+    return CardGroup(name, schema, columns, [*questions], prompts)
 
 
-def _write(table: pa.Table, schema: pa.Schema, path: Path) -> None:
+def _write_parquet(table: pa.Table, schema: pa.Schema, path: Path) -> None:
     """Write a table with all columns of a schema."""
     path.parent.mkdir(parents=True, exist_ok=True)
     nothing = {name: pa.nulls(table.num_rows, schema.field(name).type) for name in schema.names}
@@ -184,7 +184,7 @@ def _tables(asked: Leaf) -> tuple[pa.Table, list[dict[str, Any]]]:
     }
     shown = [name for name in ("cell", "order", "choices") if name in columns]
     rows = questions.select(shown).to_pylist()
-    if (answers := displayed(way, truth, rows, cells.get("levels"))) is not None:
+    if (answers := list_choices(way, truth, rows, cells.get("levels"))) is not None:
         columns["answers"] = pa.array(answers, pa.list_(pa.string()))
     order = dict.fromkeys([*(name for name in _FIRST if name in columns), *columns])
     columns = {name: columns[name] for name in order} | {"canary": [canary] * len(questions)}

@@ -21,10 +21,10 @@ from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 
-def dataset_card(configs: Sequence[Config]) -> str:
+def dataset_card(configs: Sequence[CardGroup]) -> str:
     """Return the dataset card: YAML header, contents, limits, and each survey's licence, once."""
     said = texts()
 
@@ -40,7 +40,7 @@ def dataset_card(configs: Sequence[Config]) -> str:
         version=__version__,
         first=configs[0].name,
         canary=said["canary"],
-        configs="\n".join(_rows(configs)),
+        configs="\n".join(_format_rows(configs)),
         test=columns("test"),
         truth=columns("truth"),
         limits="\n".join(f"- {text}" for text in [*rai["dataLimitations"], *rai["dataBiases"]]),
@@ -50,9 +50,9 @@ def dataset_card(configs: Sequence[Config]) -> str:
     )
 
 
-def _rows(configs: Sequence[Config]) -> Iterator[str]:
+def _format_rows(configs: Sequence[CardGroup]) -> Iterator[str]:
     """Yield a row for each group: its configs in all ways of asking, with tasks and prompts."""
-    names, of_group = {config.name for config in configs}, defaultdict[str, list[Config]](list)
+    names, of_group = {config.name for config in configs}, defaultdict[str, list[CardGroup]](list)
     for config in configs:
         bases = (config.name.removesuffix(way.suffix) for way in WAYS.values() if way.suffix)
         others = (base for base in bases if base != config.name and base in names)
@@ -64,7 +64,7 @@ def _rows(configs: Sequence[Config]) -> Iterator[str]:
         yield f"| `{base}`{also and f', also {also}'} | {'; '.join(tasks)} | {prompts} |"
 
 
-def _header(configs: Sequence[Config]) -> str:
+def _header(configs: Sequence[CardGroup]) -> str:
     """Return the YAML front matter; a config takes one line."""
     said = texts()
     facts = {
@@ -93,20 +93,20 @@ def _size(rows: int) -> str:
     return next((word for end, word in ends.items() if rows < end), "1M<n<10M")
 
 
-def sources(configs: Sequence[Config]) -> list[str]:
+def sources(configs: Sequence[CardGroup]) -> list[str]:
     """Return the vintage, citation and licence of each survey, once, as lines of the card."""
-    places = store.available().values()
+    places = store.list_available().values()
     lines = []
     for folder, key in sorted({(place.folder, place.key) for place in places}):
         truth = read_registry(folder)[key]
         source = truth["source"]
         lines.append(
-            f"- **{record(truth['survey']).title}**, vintage {truth['vintage']}. "
+            f"- **{find_record(truth['survey']).title}**, vintage {truth['vintage']}. "
             f"{source['citation']} {source['licence']} {source['note']} <{source['page']}>"
         )
     tasks = {task for config in configs for task in config.tasks}
-    for name, listed in quantities.available().items():
-        cited = quantities.load(name).about
+    for name, listed in quantities.list_available().items():
+        cited = quantities.load_quantities(name).about
         if "citation" in cited and any(task.startswith(name) for task in tasks):
             lines.append(f"- **{listed.title}** ({name}). {cited['citation']}")
     return [*dict.fromkeys(lines), f"- {texts()['names']}"]
@@ -133,7 +133,7 @@ def texts() -> dict[str, Any]:
     return dict(read_yaml(__package__, "about.yaml"))
 
 
-class Config(NamedTuple):
+class CardGroup(NamedTuple):
     """A group's entry in the card and the Croissant file.
 
     Attributes
@@ -162,7 +162,7 @@ class Config(NamedTuple):
 _CITE = "The lm-eval-epidemia authors, lm-eval-epidemia; the surveys as README.md cites them."
 
 
-def croissant_file(configs: Sequence[Config], repository: str | None) -> str:
+def croissant_file(configs: Sequence[CardGroup], repository: str | None) -> str:
     """Return the Croissant file.
 
     Parameters
@@ -230,7 +230,7 @@ def _repository(repository: str | None) -> Iterator[dict[str, Any]]:
         }
 
 
-def _fields(config: Config, split: str) -> Iterator[dict[str, Any]]:
+def _fields(config: CardGroup, split: str) -> Iterator[dict[str, Any]]:
     meaning = texts()["columns"][split]
     for name in config.columns[split]:
         kind, depth = config.schema.field(name).type, 0

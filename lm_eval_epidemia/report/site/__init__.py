@@ -19,19 +19,19 @@ import vl_convert
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from lm_eval_epidemia.benchmarks import groups, leaves
+from lm_eval_epidemia.benchmarks import list_groups, list_leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.headline import headline
+from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
-from lm_eval_epidemia.findings.notes import lines
+from lm_eval_epidemia.findings.notes import list_notes
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.cards import card
+from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, replies, tasks
@@ -79,7 +79,7 @@ def build_site(results: Results, out: Path) -> Path:
     results : Results
     out : Path
         A folder that does not exist, is empty, or holds a site. Its files are replaced once the new
-        ones are complete, and other files are kept; see `folders.rewritten`.
+        ones are complete, and other files are kept; see `folders.rewrite_folder`.
 
     Returns
     -------
@@ -92,12 +92,12 @@ def build_site(results: Results, out: Path) -> Path:
         If the folder holds other files or cannot be written.
     """
     out = out.resolve()
-    with folders.rewritten(out, MARKER) as temporary:
-        _write(temporary, results)
+    with folders.rewrite_folder(out, MARKER) as temporary:
+        _write_pages(temporary, results)
     return out / PAGES[0][0]
 
 
-def _write(folder: Path, results: Results) -> None:
+def _write_pages(folder: Path, results: Results) -> None:
     files = models.files_of(results)
     environment = _environment(results, files)
     (folder / "data").mkdir()
@@ -107,20 +107,20 @@ def _write(folder: Path, results: Results) -> None:
         (folder / name).write_text(text, encoding="utf-8")
 
     def write(file: str, name: str, values: Any) -> None:
-        text = f"epidemia.receive({json.dumps(name)},{as_script(values)});\n"
+        text = f"epidemia.receive({json.dumps(name)},{to_script(values)});\n"
         (folder / "data" / f"{file}.js").write_text(text, encoding="utf-8")
 
     made = {name: find(name)(results) for name in FINDINGS}
-    shown = tasks.shown(results, write)
+    shown = tasks.make_tasks_page(results, write)
     mapped, can_open = shown["mapped"], shown["files"]
     _assets(folder / "assets", mapped)
-    first, scores = headline(results), made["leaderboard"]
-    of_groups = scores.table["group"].map(groups())
+    first, scores = make_headline(results), made["leaderboard"]
+    of_groups = scores.table["group"].map(list_groups())
     boards = [
         (board.finding, replace(scores, table=scores.table[of_groups == board.benchmark]))
         for board in first.boards
     ]
-    said = {"sentences": first.sentences, "notes": lines(results)}
+    said = {"sentences": first.sentences, "notes": list_notes(results)}
     page("index.html", **said, boards=boards, scores=scores)
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
@@ -138,30 +138,30 @@ def _write(folder: Path, results: Results) -> None:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
         for name, file in of_models.items():
             write(file, file, kept[name])
-        titles = {name: leaf.entry.title for name, leaf in leaves().items()}
+        titles = {name: leaf.entry.title for name, leaf in list_leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
         shown_of = [made[name] for name in OF_MODEL]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
-        of_model = models.shown(results, model, can_open)
+        of_model = models.make_model_page(results, model, can_open)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
-    page("method.html", **method.shown(results))
+    page("method.html", **method.make_method_page(results))
     page(
         "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
     )
     page("interventions.html", **examples(results))
-    stated = charts.stated().to_dict()
+    stated = charts.draw_stated().to_dict()
     page("quantities.html", **quantities.page(results, write), figure=stated)
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
-        page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(card(survey)))
+        page(f"survey-{name}.html", "survey.html", **of_survey, card=_rendered(render_card(survey)))
 
 
 def _surveys() -> list[dict[str, Any]]:
     """Return for every survey its people, questions, and number of tasks by state."""
-    places, rows = store.available(), []
+    places, rows = store.list_available(), []
     for name, survey in records().items():
         here = [places[task.name] for task in survey.all_tasks if task.name in places]
         official = survey.vintages[survey.official]
@@ -191,8 +191,8 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
         trim_blocks=True,
     )
     environment.filters |= {"drawing": _edges, "figures": figures}
-    environment.filters["table"] = lambda finding, linked=files: table_of(finding, linked)
-    environment.policies["json.dumps_function"] = lambda value, **_: as_script(value)
+    environment.filters["table"] = lambda finding, linked=files: render_table(finding, linked)
+    environment.policies["json.dumps_function"] = lambda value, **_: to_script(value)
     runs = results.runs[results.runs["kind"] != "published"]
     counted = f"{plural(len(runs), 'run')} of {plural(runs['model'].nunique(), 'model')}"
     environment.globals |= {
@@ -213,13 +213,15 @@ def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
     return f"{kept or 'no edge'} (deleted: {gone})" if gone else kept or "no edge"
 
 
-def table_of(finding: Finding, files: Mapping[str, str]) -> Markup:
+def render_table(finding: Finding, files: Mapping[str, str]) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
     shown = for_people(finding, whole=True)
     places = range(len(shown.titles))
     kinds = ["" if shown.is_text(place) else ' class="number"' for place in places]
     columns = [*zip(shown.titles, kinds, strict=True)]
-    head = "".join(f'<th scope="col"{kind}>{escape(said(title))}</th>' for title, kind in columns)
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(describe_name(title))}</th>' for title, kind in columns
+    )
     rows = ""
     for row in shown.rows:
         cells = zip(row, columns, strict=True)
@@ -234,31 +236,31 @@ def table_of(finding: Finding, files: Mapping[str, str]) -> Markup:
 def _cell(text: str, title: str, files: Mapping[str, str]) -> str:
     if title == "model" and text in files:
         return f'<a href="{files[text]}">{escape(text)}</a>'
-    return escape(said(text) if title in ("group", "task") else text)
+    return escape(describe_name(text) if title in ("group", "task") else text)
 
 
-def said(text: str) -> str:
+def describe_name(text: str) -> str:
     """Name a group or task in plain words, with its name."""
-    if text in groups():
+    if text in list_groups():
         return f"{plain_name(text)} ({text})"
-    return leaves()[text].entry.title if text in leaves() else text
+    return list_leaves()[text].entry.title if text in list_leaves() else text
 
 
 def figures(finding: Finding) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
     for chart in CHARTS.values():
-        if chart.finding == finding.name and len(rows := charts.prepared(chart, finding.table)):
+        if chart.finding == finding.name and len(rows := charts.prepare_rows(chart, finding.table)):
             models, says = [*dict.fromkeys(rows["model"])], chart.says
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
-            svg = charts.in_page(charts.draw(chart, few), says)
+            svg = charts.to_page_svg(charts.draw(chart, few), says)
             drawn.append({"says": says, "svg": Markup(svg)})
     return drawn
 
 
-def as_script(value: Any) -> str:
+def to_script(value: Any) -> str:
     """Write a value for the scripts of the site; numbers that are not finite become null."""
     return json.dumps(_finite(value), allow_nan=False, separators=(",", ":"), default=str)
 
@@ -297,6 +299,6 @@ def _assets(folder: Path, mapped: bool) -> None:
     files["datatables.css"] = (tables / "dt_bundle.css").read_bytes()
     texts = {"vega.js": _vega(), "datatables.js": f"window.dataTablesModule = {module};"}
     if mapped:
-        texts["world.js"] = f"window.epidemia.world = {as_script(charts.shapes())};"
+        texts["world.js"] = f"window.epidemia.world = {to_script(charts.shapes())};"
     for name, content in (files | {name: text.encode() for name, text in texts.items()}).items():
         (folder / name).write_bytes(content)

@@ -13,14 +13,14 @@ from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import task
-from lm_eval_epidemia.findings.mean import with_columns
+from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
-from lm_eval_epidemia.results.choose import of_runs
+from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import record
+from lm_eval_epidemia.surveys.catalogue import find_record
 
 #: The running example.
 EXAMPLE, EXAMPLE_CONDITION = "epidemia_low_nsduh_marijuana_ever_by_age", "30-34"
@@ -31,8 +31,8 @@ CONFOUNDED = "epidemia_extra_nhis_high_blood_pressure_by_age_race"
 
 def _confounding() -> dict[str, Any]:
     """Compare two groups as they are, within each age, and with the same ages."""
-    truth = store.load(CONFOUNDED)
-    source, outcome = record(truth.survey), "high_blood_pressure"
+    truth = store.load_truth(CONFOUNDED)
+    source, outcome = find_record(truth.survey), "high_blood_pressure"
     ages = [*dict.fromkeys(age for age, _ in truth.given)]
     weight = pd.Series(truth.weights, pd.MultiIndex.from_tuples(truth.given))
     groups = weight.groupby(level=1).sum().sort_values(ascending=False).index[:2].tolist()
@@ -61,16 +61,16 @@ def _percent(p: float) -> str:
     return f"{100 * p:.1f} %"
 
 
-def shown(results: Results) -> dict[str, Any]:
+def make_method_page(results: Results) -> dict[str, Any]:
     """Return the contents of the page: the example has the best run that was asked all of it."""
-    truth = store.load(EXAMPLE)
+    truth = store.load_truth(EXAMPLE)
     anchors = Anchors.of(truth)
     cell = truth.given.index((EXAMPLE_CONDITION,))
     low, high = interval(truth.p, truth.n_eff)
     whole = "task == @EXAMPLE and way == 'letters' and asked_as == '' and value == value"
-    scores = with_columns(results.scores, ("l1",))
+    scores = add_metrics(results.scores, ("l1",))
     best = scores.query(whole).sort_values("value", ascending=False).head(1)
-    own = of_runs(results, best["run"])
+    own = keep_runs(results, best["run"])
     tables = {
         "curve": task.curve(own, EXAMPLE).table.sort_values("rank", kind="stable"),
         "distribution": task.distribution(own, EXAMPLE).table,
@@ -101,7 +101,7 @@ def shown(results: Results) -> dict[str, Any]:
         },
         "confounding": _confounding(),
         "drawn": {
-            name: Markup(charts.in_page(charts.draw(CHARTS[name], table), name))
+            name: Markup(charts.to_page_svg(charts.draw(CHARTS[name], table), name))
             for name, table in tables.items()
         },
     }

@@ -9,14 +9,14 @@ from typing import Any
 import pandas as pd
 from markupsafe import Markup
 
-from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.findings.cells import answers
-from lm_eval_epidemia.findings.mean import REACH, with_columns
+from lm_eval_epidemia.findings.cells import collect_answers
+from lm_eval_epidemia.findings.mean import REACH, add_metrics
 from lm_eval_epidemia.findings.task import curve
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
-from lm_eval_epidemia.results.choose import of_runs
+from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
 
@@ -36,9 +36,9 @@ def files_of(results: Results) -> dict[str, str]:
     return files
 
 
-def shown(results: Results, model: str, can_open: Mapping[str, str]) -> dict[str, Any]:
+def make_model_page(results: Results, model: str, can_open: Mapping[str, str]) -> dict[str, Any]:
     """Return the contents of a model's page, apart from its findings."""
-    own = of_runs(results, results.runs.index[results.runs["model"] == model])
+    own = keep_runs(results, results.runs.index[results.runs["model"] == model])
     return {
         "name": model,
         "settings": [*own.runs["settings"]],
@@ -53,7 +53,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     The best tasks have the highest lower ends of their intervals, to exclude noise. Tasks asked by
     letter come first; others appear only without them.
     """
-    scores = with_columns(own.scores[own.scores["value"].notna()], ("l1",))
+    scores = add_metrics(own.scores[own.scores["value"].notna()], ("l1",))
     scores = scores[scores["way"].isin([*OBSERVATION.ways])]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
@@ -64,21 +64,21 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     best = scores.assign(low=scores["value"] - REACH * errors).drop(worst.index)
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
-        {"title": title, "tasks": [_drawn(own, row, can_open) for row in of.to_dict("records")]}
+        {"title": title, "tasks": [_make_task(own, row, can_open) for row in of.to_dict("records")]}
         for title, of in (("Worst tasks", worst), ("Best tasks", best))
         if len(of)
     ]
 
 
-def _drawn(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) -> dict[str, Any]:
+def _make_task(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) -> dict[str, Any]:
     """Return a task with the truth and the model's answer over its conditions."""
     name, svg = in_way(row["task"], row["way"]), ""
-    entry, run = leaves()[name].entry, of_runs(own, [row["run"]])
-    made, _ = answers(run, lambda asked: asked == (row["task"], row["way"]))
+    entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
+    made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
         table = curve(run, name).table
         kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
-        svg = charts.in_page(charts.draw(CHARTS["curve"], kept), entry.title)
+        svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept), entry.title)
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,

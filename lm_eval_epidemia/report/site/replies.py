@@ -11,8 +11,8 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
-from lm_eval_epidemia.results.decode import Asked, printable
-from lm_eval_epidemia.results.documents import decoded
+from lm_eval_epidemia.results.decode import Asked, to_printable
+from lm_eval_epidemia.results.documents import decode_line
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
 
@@ -23,12 +23,12 @@ UNREAD, READ = 60, 30
 LONGEST = 900
 
 
-class _Line(msgspec.Struct):
+class _SampleLine(msgspec.Struct):
     doc: dict[str, Any]
     filtered_resps: list[Any]
 
 
-def in_words(answer: Any, doc: dict[str, Any]) -> str:
+def describe_answer(answer: Any, doc: dict[str, Any]) -> str:
     """Return the answer read from a reply, in words; empty if unreadable."""
     if not answer.is_read:
         return ""
@@ -50,15 +50,15 @@ def in_words(answer: Any, doc: dict[str, Any]) -> str:
     return f"{100 * value:.1f} %" if 0 <= value <= 1 else f"{value:g}"
 
 
-def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
+def _read_replies(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
     way = WAYS[asked.way]
-    decoder = msgspec.json.Decoder(_Line)
+    decoder = msgspec.json.Decoder(_SampleLine)
     with path.open("rb") as file:
         for text in file:
             try:
-                line = decoded(decoder, text, _Line)
+                line = decode_line(decoder, text, _SampleLine)
                 answer: Any = way.read(way.of_row(line.doc), line.filtered_resps)
-                value = in_words(answer, line.doc)
+                value = describe_answer(answer, line.doc)
             except (*NOT_A_SAMPLE, KeyError, AttributeError, OverflowError):
                 continue  # a line that lm-eval did not write
             reply = {"task": in_way(*asked), "prompt": str(line.doc.get("prompt", ""))}
@@ -66,7 +66,7 @@ def _read(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
             for name in ("prompt", "reply"):
                 if len(reply[name]) > LONGEST:
                     reply[name] = reply[name][: LONGEST - 1] + "…"
-            yield reply | {"value": printable(value)}
+            yield reply | {"value": to_printable(value)}
 
 
 def of_models(results: Results) -> dict[str, dict[str, Any]]:
@@ -83,7 +83,7 @@ def of_models(results: Results) -> dict[str, dict[str, Any]]:
         number, lost, few = 0, 0, max(2, READ // max(1, len(paths)))
         for asked, path in paths:
             most = min(READ, len(read) + few)
-            for reply in _read(path, asked):
+            for reply in _read_replies(path, asked):
                 number += 1
                 lost += not reply["value"]
                 of, end = (read, most) if reply["value"] else (unread, UNREAD)

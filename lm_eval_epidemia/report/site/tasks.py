@@ -13,13 +13,13 @@ import pandas as pd
 
 from lm_eval_epidemia.ask.prompts import Wording, prompt, ways_of
 from lm_eval_epidemia.ask.way import DistributionWay
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import answers
+from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.countries import countries_of
-from lm_eval_epidemia.findings.references import known_scores, part_asked
+from lm_eval_epidemia.findings.references import find_part, score_known
 from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
@@ -30,7 +30,7 @@ from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.score.score import Anchors
-from lm_eval_epidemia.surveys.catalogue import all_tasks, record, records
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 
 #: States of a task in a report.
 ASKED, OPEN, WAITING = "asked", "not asked", "not available"
@@ -42,31 +42,36 @@ PAIRS = ["".join(pair) for pair in product(string.digits + string.ascii_lowercas
 MODEL = "THE MODEL"
 
 
-def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
+def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
     """Return the contents of the explorer, and write the data of each task that can be opened.
 
     Each facet of a task is a filter, including facets added later.
     """
     scores = results.scores.assign(
-        known=known_scores(results.scores, results.runs)["score"],
+        known=score_known(results.scores, results.runs)["score"],
         name=results.scores["run"].map(results.runs["name"]),
         kind=results.scores["run"].map(results.runs["kind"]),
     )
     by_task = dict([*scores.groupby(["task", "way"], sort=False)])
-    own, _ = answers(results)
-    truths = store.available()
+    own, _ = collect_answers(results)
+    truths = store.list_available()
     here = {benchmark.name: benchmark.available() for benchmark in BENCHMARKS.values()}
-    mapped = any(task in truths and countries_of(store.load(task)) for task in {*scores["task"]})
+    mapped = any(
+        task in truths and countries_of(store.load_truth(task)) for task in {*scores["task"]}
+    )
     listed: list[dict[str, Any]] = []
     files = {}
-    for asked in _listed(by_task):
+    for asked in _list_asked(by_task):
         name, about = in_way(*asked), leaf(asked)
         rows = by_task.get(tuple(asked), scores[:0])
         there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
         scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
         if there and asked.task in truths and asked.way in OBSERVATION.ways:
-            anchors, data = Anchors.of(store.load(asked.task)), task_data(asked, rows, own, mapped)
+            anchors, data = (
+                Anchors.of(store.load_truth(asked.task)),
+                task_data(asked, rows, own, mapped),
+            )
             write(name, name, data)
             files[name], informative = name, anchors.said
             averages = scored["known"].dropna()
@@ -86,7 +91,7 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
                 "file": name in files,
                 "informative": informative,
                 "mean": "; ".join(averages.map("{:.1f}".format).unique()),
-                **_told(scored, about.benchmark.digits),
+                **_describe_scores(scored, about.benchmark.digits),
             }
         )
     facets = pd.DataFrame([task["facets"] for task in listed])
@@ -103,7 +108,7 @@ def shown(results: Results, write: Callable[[str, str, Any], None]) -> dict[str,
     }
 
 
-def _listed(asked: Any) -> list[Asked]:
+def _list_asked(asked: Any) -> list[Asked]:
     """Return the tasks asked, and each other declared task once, in its benchmark's plain way.
 
     Tasks that are not about a distribution and were not asked have no conditions to explore.
@@ -111,7 +116,7 @@ def _listed(asked: Any) -> list[Asked]:
     known = {task for task, _ in asked}
     return [
         Asked(of.entry.name, of.way)
-        for of in leaves().values()
+        for of in list_leaves().values()
         if (of.entry.name, of.way) in asked
         or (of.way == OBSERVATION.plain.name and of.entry.name not in known)
     ]
@@ -121,10 +126,10 @@ def _needs(survey: Any) -> str:
     """Return the files from which a survey's tasks are built."""
     if survey not in records():
         return ""
-    return record(survey).vintages[record(survey).official].needed
+    return find_record(survey).vintages[find_record(survey).official].needed
 
 
-def _told(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
+def _describe_scores(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
     """Return the scores of a task: of all, and the best and the median."""
     written = rows["value"].map(f"{{:.{digits}f}}".format)
     told = {"scores": dict(zip(rows["name"], written, strict=True))}
@@ -149,7 +154,7 @@ def task_data(
     Probabilities are whole numbers: the truth in 100,000ths; answers in 1,000ths, as precise as the
     page, in two digits of base 36. With two answers the first one suffices.
     """
-    truth, entry = store.load(asked.task), leaf(asked).entry
+    truth, entry = store.load_truth(asked.task), leaf(asked).entry
     low, high = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
     heading = "The question"
@@ -185,11 +190,11 @@ def task_data(
         "anchors": everywhere,
         "heading": heading,
         **on_map,
-        **_shared([way.question(wording, cell, 0) for cell in cells], truth, labels),
+        **_split_questions([way.question(wording, cell, 0) for cell in cells], truth, labels),
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
         "models": [
-            _answered(row, asked, own.get((row["run"], asked)), everywhere, len(truth.given))
+            _list_answers(row, asked, own.get((row["run"], asked)), everywhere, len(truth.given))
             for row in rows.to_dict("records")
         ],
     }
@@ -197,7 +202,7 @@ def task_data(
 
 def _anchors(asked: Asked, seen: float, truth: str) -> dict[str, float] | None:
     """Return the anchors of a score, for the conditions that were asked."""
-    if (part := part_asked(asked, seen, truth)) is None:
+    if (part := find_part(asked, seen, truth)) is None:
         return None
     believed = scoring.mean(part.truth.weights, part.truth.p)[0]
     mean = part.distance(np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape))
@@ -211,7 +216,7 @@ def _packed(values: Any, unit: int) -> list[int]:
     return packed
 
 
-def _shared(
+def _split_questions(
     questions: Sequence[str], truth: store.GroundTruth, labels: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """Return questions as their shared text and the phrases that differ."""
@@ -234,7 +239,7 @@ def _shared(
     return {"question": text, "phrases": own}
 
 
-def _answered(
+def _list_answers(
     row: dict[Any, Any], asked: Asked, own: TaskAnswers | None, everywhere: Any, cells: int
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
@@ -271,7 +276,7 @@ def specifications(mapped: bool) -> dict[str, Any]:
     drawn = {name: charts.draw(CHARTS[name], sample) for name in ("distribution", "curve", "cells")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
-            drawn[name] = charts.on_map(colour).properties(width=640, height=310)
+            drawn[name] = charts.shade_map(colour).properties(width=640, height=310)
     made = {name: {**of.to_dict(), "data": {"name": "rows"}} for name, of in drawn.items()}
     for of in made.values():
         of.pop("config", None)  # colours of text and axes are the page's

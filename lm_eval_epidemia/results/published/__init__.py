@@ -22,13 +22,13 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import BASE
-from lm_eval_epidemia.benchmarks import in_way, leaves
+from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
 from lm_eval_epidemia.benchmarks.prior import PRIOR
-from lm_eval_epidemia.benchmarks.prior.judged import stated_as
-from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, known_of, win_draws, win_rate
+from lm_eval_epidemia.benchmarks.prior.judged import make_priors
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, judge_stated, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.results.naming import KNOWN, Weights
@@ -42,7 +42,7 @@ SETS = {name: f"{store.PREFIX}{name}" for name in ("nhanes", "glassdoor", "pitch
 COMPARED = "model_family_comparison"
 
 
-def with_published(results: Results) -> Results:
+def add_published(results: Results) -> Results:
     """Add the published models, with their scores in the tasks that were asked.
 
     Scores have no errors, except those of priors, whose answers were published.
@@ -51,12 +51,12 @@ def with_published(results: Results) -> Results:
     rows = [
         {
             **{"model": model, "task": task, "way": way, "value": value},
-            **{"group": leaves()[in_way(task, way)].group, "asked_as": "published"},
+            **{"group": list_leaves()[in_way(task, way)].group, "asked_as": "published"},
             **dict.fromkeys(("draws", "population", "said")),
             **{"file": Path(), "date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
             **more,
         }
-        for task, way, model, value, more in (*observed(), *_intervened(), *_stated())
+        for task, way, model, value, more in (*find_observed(), *_intervened(), *_find_stated())
         if (task, way) in asked
     ]
     if not rows:
@@ -79,7 +79,7 @@ def with_published(results: Results) -> Results:
     )
     scores = pd.DataFrame(rows)
     scores.insert(0, "run", first + scores.pop("model").map(models.index))
-    kinds = {leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
+    kinds = {list_leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
     texts = [text for name, text in KNOWN["published"].items() if name in kinds]
     told = pd.DataFrame({"run": "published", "kind": "published", "text": texts})
     return results._replace(
@@ -93,24 +93,24 @@ def with_published(results: Results) -> Results:
 Row = tuple[str, str, str, float, dict[str, Any]]
 
 
-def _table(name: str, **how: Any) -> pd.DataFrame:
+def _load_table(name: str, **how: Any) -> pd.DataFrame:
     with (files(__package__) / name).open(encoding="utf-8") as file:
         return pd.read_csv(file, **how)
 
 
-def observed() -> Iterator[Row]:
+def find_observed() -> Iterator[Row]:
     """Yield the published scores in tasks on surveys."""
     tasks = {(task.group, task.number): task.name for task in all_tasks().values() if task.number}
-    table = _table("scores.csv").melt(["group", "number"]).dropna()
+    table = _load_table("scores.csv").melt(["group", "number"]).dropna()
     for group, number, column, value in table.itertuples(index=False):
         model, _, way = column.partition(" | ")
         yield tasks[group, number], way, model, float(value), {}
 
 
 @lru_cache(maxsize=1)
-def printed() -> pd.DataFrame:
+def load_printed() -> pd.DataFrame:
     """Return every printed number of the study on causal graphs."""
-    table = _table("interventions.csv", dtype=str, keep_default_na=False)
+    table = _load_table("interventions.csv", dtype=str, keep_default_na=False)
     error = pd.to_numeric(table["standard_error"])
     return table.assign(accuracy=table["accuracy"].astype(float), error=error)
 
@@ -126,7 +126,7 @@ def _intervened() -> Iterator[Row]:
     tasks = {task.names: task.name for task in TASKS.values() if task.nodes is None}
     effects = {graph: len(queries) for graph, queries in QUERIES.items()}
     relations = {graph: math.perm(len(of.nodes), 2) for graph, of in GRAPHS.items()}
-    table = printed()[printed()["effects"] == "all"]
+    table = load_printed()[load_printed()["effects"] == "all"]
     for way in INTERVENTION.ways:
         study = way_in_study(way)
         here = table[(table["way"] == study) & table["names"].isin(tasks)]
@@ -140,7 +140,7 @@ def _intervened() -> Iterator[Row]:
 @lru_cache(maxsize=1)
 def claims() -> pd.DataFrame:
     """Return the figures of the study on priors: measure, set, model, printed, released."""
-    return _table("priors.csv", dtype=str, keep_default_na=False)
+    return _load_table("priors.csv", dtype=str, keep_default_na=False)
 
 
 class Stating(NamedTuple):
@@ -152,14 +152,14 @@ class Stating(NamedTuple):
     known: JudgedTask
 
 
-def stating() -> tuple[Stating, ...]:
+def load_stating() -> tuple[Stating, ...]:
     """Return the published runs that stated priors, scored here."""
-    return _stating(store.load(answers.PUBLISHED).fingerprint)
+    return _load_stating(store.load_quantities(answers.PUBLISHED).fingerprint)
 
 
 @lru_cache(maxsize=1)
-def _stating(_fingerprint: str) -> tuple[Stating, ...]:
-    truth = store.load(answers.PUBLISHED)
+def _load_stating(_fingerprint: str) -> tuple[Stating, ...]:
+    truth = store.load_quantities(answers.PUBLISHED)
     everywhere = np.ones(len(truth.quantities), dtype=bool)
     runs = []
     for run in answers.runs(truth):
@@ -170,16 +170,16 @@ def _stating(_fingerprint: str) -> tuple[Stating, ...]:
             "temperature": said if said[0].isdigit() else "",
             "reasoning effort": "" if said[0].isdigit() else said,
         }
-        known = known_of(truth, stated_as(run.priors), everywhere)
+        known = judge_stated(truth, make_priors(run.priors), everywhere)
         runs.append(Stating(run.experiment, run.model, settings, known))
     return tuple(runs)
 
 
-def _stated() -> Iterator[Row]:
+def _find_stated() -> Iterator[Row]:
     for measure, name, model, _, given in claims().itertuples(index=False):
         if measure == f"prior beats {SIZES[0]}" and given:
             yield SETS[name], PRIOR.plain.name, model, float(given), {}
-    for run in stating():
+    for run in load_stating():
         way = run.settings["protocol"]
         # The plain protocol was asked of all models in one experiment, the others in another.
         is_plain = way == PRIOR.plain.name

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys.draft import words
-from lm_eval_epidemia.surveys.draft.columns import Field
-from lm_eval_epidemia.surveys.draft.words import cleaned, number, shortened
+from lm_eval_epidemia.surveys.draft.columns import FileColumn
+from lm_eval_epidemia.surveys.draft.words import clean_text, quote_number, shorten_text
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Whole numbers of fewer values, without a unit, may as well be codes.
@@ -30,7 +30,7 @@ _SIGN = re.compile(r"[^\W\d]{1,8}/[^\W_]{1,8}|mm ?hg|[munpk]?g|[mck]?m|m?l|kcal|
 
 
 def measure_of(
-    column: Field, kind: str, whole: bool, several: int, topped: Mapping[float, str]
+    column: FileColumn, kind: str, whole: bool, several: int, topped: Mapping[float, str]
 ) -> Measure | None:
     """Draft what a column measures; None if its numbers may be codes.
 
@@ -46,18 +46,19 @@ def measure_of(
     topped : mapping of float to str
         Values that stand for all beyond them, with their labels: 89 "89 or older".
     """
-    noun, unit = ("age", "years") if kind == "age" else _told(column)
-    about = f"{_plain(column.name)} {column.label}".casefold()
+    noun, unit = ("age", "years") if kind == "age" else _describe_amount(column)
+    about = f"{_split_words(column.name)} {column.label}".casefold()
     if re.search(words.CODED, about) or (whole and not unit and several < MANY):
         return None
     note = " and ".join(
-        f"counting '{shortened(label, 40)}' as {number(value)}" for value, label in topped.items()
+        f"counting '{shorten_text(label, 40)}' as {quote_number(value)}"
+        for value, label in topped.items()
     )
     plural = bool(re.match(r"(?!\w*(?:ss|us|is)\b)\w+s\b", noun))
     return Measure(words=noun, unit=unit, note=note, plural=plural)
 
 
-def has_unit(column: Field, kind: str) -> bool:
+def has_unit(column: FileColumn, kind: str) -> bool:
     """Tell whether its name or label says that a column's numbers measure something.
 
     Parameters
@@ -66,29 +67,29 @@ def has_unit(column: Field, kind: str) -> bool:
     kind : str
         Of `words.DEMOGRAPHIC`, or empty.
     """
-    about = f"{_plain(column.name)} {column.label}".casefold()
+    about = f"{_split_words(column.name)} {column.label}".casefold()
     coded = re.search(words.CODED, about)
-    return kind in ("age", "income") or bool(not coded and _told(column)[1])
+    return kind in ("age", "income") or bool(not coded and _describe_amount(column)[1])
 
 
-def _told(column: Field) -> tuple[str, str]:
+def _describe_amount(column: FileColumn) -> tuple[str, str]:
     """Return a noun phrase for what a column holds, and its unit; empty if none is known."""
     label = column.label.rstrip(" :.;,")
-    about = f"{_plain(column.name)} | {label}".casefold()
+    about = f"{_split_words(column.name)} | {label}".casefold()
     tail = _TAIL.search(label or column.name)
     unit = next((unit for unit, said in words.UNITS.items() if re.search(said, about)), "")
     if tail and tail[1] and _SIGN.fullmatch(tail[1]) and unit not in words.UNITS:
         unit = tail[1]
     unit = _scaled(unit or ("$" if re.search(words.MONEY, about) else ""), about)
     if label.endswith("?"):
-        return f"answer to '{shortened(label)}'", unit
+        return f"answer to '{shorten_text(label)}'", unit
     noun = label or column.name
     if unit and tail:
         noun = noun[: tail.start()]
-    noun = cleaned(noun if label else _plain(noun)) or column.name
+    noun = clean_text(noun if label else _split_words(noun)) or column.name
     if noun[1:2].islower():
         noun = noun[0].lower() + noun[1:]
-    return words.SPELT_OUT.get(noun.casefold(), shortened(noun)), unit
+    return words.SPELT_OUT.get(noun.casefold(), shorten_text(noun)), unit
 
 
 def _scaled(unit: str, about: str) -> str:
@@ -104,7 +105,7 @@ def _scaled(unit: str, about: str) -> str:
     return "" if re.search(words.NO_MONEY, about) else unit
 
 
-def _plain(name: str) -> str:
+def _split_words(name: str) -> str:
     """Part the words of a name: "hours_per_week", "midpointSalary"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])|[_.]+", " ", name).casefold()
 
@@ -173,25 +174,29 @@ def _rounder(value: float, whole: bool) -> list[float]:
     return [*rounder, float(value), *([value + 1.0] if whole else [])]
 
 
-def shown(value: float) -> str:
+def format_number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         # Years have no comma.
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
     return f"{value:g}"
 
 
-def in_words(low: float | None, high: float | None, whole: bool) -> str:
+def describe_range(low: float | None, high: float | None, whole: bool) -> str:
     """Say what lies from `low` to below `high`: ``Under 30``, ``1.5 to under 2``, ``65 or more``.
 
     Whole numbers include both ends: ``30 to 44``. None means no end.
     """
     if low is None:
-        return f"Under {shown(high or 0)}"
+        return f"Under {format_number(high or 0)}"
     if high is None:
-        return f"{shown(low)} or more"
+        return f"{format_number(low)} or more"
     if not whole:
-        return f"{shown(low)} to under {shown(high)}"
-    return shown(low) if high == low + 1 else f"{shown(low)} to {shown(high - 1)}"
+        return f"{format_number(low)} to under {format_number(high)}"
+    return (
+        format_number(low)
+        if high == low + 1
+        else f"{format_number(low)} to {format_number(high - 1)}"
+    )
 
 
 def are_dates(values: Array) -> bool:

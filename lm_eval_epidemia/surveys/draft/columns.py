@@ -10,9 +10,9 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, cleaned, like_others
+from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, asks_nothing, clean_text, like_others
 from lm_eval_epidemia.surveys.read import FORMATS, suffix_of
 
 #: Characters of a label that are looked at: no question is longer.
@@ -21,7 +21,7 @@ LONGEST = 600
 Kind = Literal["numbers", "texts", "dates", "other"]
 
 
-class Field(NamedTuple):
+class FileColumn(NamedTuple):
     """A column as its file describes it.
 
     Attributes
@@ -71,11 +71,11 @@ class Field(NamedTuple):
         return {
             code: label
             for code, label in self.labels.items()
-            if not isinstance(code, str) and label and not within(code, self.missing_ranges)
+            if not isinstance(code, str) and label and not is_in_ranges(code, self.missing_ranges)
         }
 
 
-def within(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
+def is_in_ranges(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
     """Tell whether a code is in one of the ranges."""
     return any(low <= code <= high for low, high in ranges)
 
@@ -83,7 +83,7 @@ def within(code: float, ranges: Iterable[tuple[float, float]]) -> bool:
 class Header(NamedTuple):
     """The metadata of a file: its columns, and a title."""
 
-    columns: list[Field]
+    columns: list[FileColumn]
     title: str = ""
 
 
@@ -105,20 +105,22 @@ def header_of(path: Path, file: int = 0, encoding: str | None = None) -> Header:
         If it is in no format with columns, or cannot be read.
     """
     suffix = read.suffix_of(path.name)
-    with read.naming(path):
+    with read.name_bad_file(path):
         if suffix == ".parquet":
             return _of_parquet(path, file)
         if read.FORMATS[suffix] is None:
             has_head = suffix in (".csv", *read.WORKBOOKS)
             names, labels = read.head_of(path)[:2] if has_head else (read.raw_columns(path), [])
-            told = zip_longest(names, map(cleaned, labels), fillvalue="")
+            told = zip_longest(names, map(clean_text, labels), fillvalue="")
             kind: Kind = "texts" if suffix == ".csv" else "numbers"
-            return Header([Field(a, file, n, b, kind=kind) for n, (a, b) in enumerate(told, 1)])
+            return Header(
+                [FileColumn(a, file, n, b, kind=kind) for n, (a, b) in enumerate(told, 1)]
+            )
         options: dict[str, Any] = {"encoding": encoding} if encoding else {}
         if read.FORMATS[suffix] == "read_sav":
             options["user_missing"] = True  # or the ranges are not told
         _, told = read.read_labelled(path, metadataonly=True, **options)
-    return Header(_of_labelled(told, file), cleaned(told.file_label))
+    return Header(_of_labelled(told, file), clean_text(told.file_label))
 
 
 def _of_parquet(path: Path, file: int) -> Header:
@@ -139,21 +141,21 @@ def _of_parquet(path: Path, file: int) -> Header:
 
     with pyarrow.parquet.ParquetFile(path) as opened:
         fields = enumerate(opened.schema_arrow, 1)
-        columns = [Field(field.name, file, n, kind=kind(field.type)) for n, field in fields]
+        columns = [FileColumn(field.name, file, n, kind=kind(field.type)) for n, field in fields]
         return Header(columns)
 
 
-def _of_labelled(told: Any, file: int) -> list[Field]:
+def _of_labelled(told: Any, file: int) -> list[FileColumn]:
     labels, missing = told.variable_value_labels, getattr(told, "missing_ranges", None) or {}
     columns = []
     for place, name in enumerate(told.column_names, 1):
         of_texts = told.readstat_variable_types[name] == "string"
         ranges = [(span["lo"], span["hi"]) for span in missing.get(name, ())]
-        column = Field(
+        column = FileColumn(
             name=name,
             file=file,
             place=place,
-            label=cleaned(told.column_names_to_labels.get(name))[:LONGEST],
+            label=clean_text(told.column_names_to_labels.get(name))[:LONGEST],
             labels=_labels(labels.get(name, {}), of_texts),
             missing=tuple((float(lo), float(hi)) for lo, hi in ranges if not isinstance(lo, str)),
             kind="dates" if read.has_dates(told, name) else "texts" if of_texts else "numbers",
@@ -166,17 +168,17 @@ def _labels(given: dict[Any, Any], of_texts: bool) -> dict[float | str, str]:
     """Clean the labels of a column's values, in the order of their codes."""
     if of_texts:
         texts: dict[Any, str] = {
-            str(code).strip(): cleaned(given[code])[:LONGEST] for code in sorted(given)
+            str(code).strip(): clean_text(given[code])[:LONGEST] for code in sorted(given)
         }
         # If all of its texts are numbers, the column is read as numbers.
         return texts | {float(code): texts[code] for code in texts if re.fullmatch(r"-?\d+", code)}
     # Stata's .a to .z, which are blank where they are read, have labels by letter.
     coded = {code: label for code, label in given.items() if not isinstance(code, str)}
     labels = {float(code): label for code, label in coded.items() if math.isfinite(code)}
-    return {code: cleaned(labels[code])[:LONGEST] for code in sorted(labels)}
+    return {code: clean_text(labels[code])[:LONGEST] for code in sorted(labels)}
 
 
-def unusable(columns: Sequence[Field], join: str) -> LeftOut:
+def find_unusable(columns: Sequence[FileColumn], join: str) -> LeftOut:
     """Find columns that no record can name, by the reason.
 
     Parameters
@@ -312,8 +314,8 @@ class Wishes(NamedTuple):
 
 
 #: Columns that are not drafted, by the reason; those that options name, by option.
-LeftOut = dict[str, list[Field]]
-Named = Mapping[str, Sequence[Field]]
+LeftOut = dict[str, list[FileColumn]]
+Named = Mapping[str, Sequence[FileColumn]]
 
 
 class Files(NamedTuple):
@@ -322,24 +324,26 @@ class Files(NamedTuple):
     paths: list[Path]
     given: list[Path]
     headers: list[Header]
-    columns: list[Field]
+    columns: list[FileColumn]
     join: str
 
     @property
     def names(self) -> str:
         return ", ".join(path.name for path in self.given)
 
-    def column(self, name: str, option: str, among: Sequence[Field] | None = None) -> Field:
+    def column(
+        self, name: str, option: str, among: Sequence[FileColumn] | None = None
+    ) -> FileColumn:
         """Find a column that an option names."""
         every = self.columns if among is None else among
         for column in every:
             if column.name.casefold() == name.casefold():
                 return column
-        hint = nearest(name, [column.name for column in every])
+        hint = suggest(name, [column.name for column in every])
         raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
 
 
-def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
+def describe_files(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
     if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
         raise EpidemiaError(f"{twice[0]} is given twice: give each file once")
     others = [path.name for path in unpacked if not FORMATS.get(suffix_of(path.name))]
@@ -354,9 +358,9 @@ def described(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
     return Files(unpacked, given, headers, columns, join)
 
 
-def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[Field]]:
+def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[FileColumn]]:
     """Find the columns that --outcomes and --given name."""
-    columns: dict[str, list[Field]] = {}
+    columns: dict[str, list[FileColumn]] = {}
     for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):
         for name in names or ():
             column = read.column(name, option)

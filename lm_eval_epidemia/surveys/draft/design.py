@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.surveys.draft import words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit
-from lm_eval_epidemia.surveys.draft.columns import Field, Files, Wishes
+from lm_eval_epidemia.surveys.draft.columns import FileColumn, Files, Wishes
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
 from lm_eval_epidemia.surveys.read import read_columns
@@ -63,7 +63,7 @@ class Guess(NamedTuple):
     unsaid: list[str] = []
 
 
-def guessed(columns: Sequence[Field]) -> Guess:
+def guess_design(columns: Sequence[FileColumn]) -> Guess:
     """Guess the design from the names and labels of columns.
 
     Parameters
@@ -77,7 +77,7 @@ def guessed(columns: Sequence[Field]) -> Guess:
     """
     stems = Counter(_stem(column.name) for column in columns if column.name[-1:].isdigit())
     replicates: list[str] = []
-    weights: list[Field] = []
+    weights: list[FileColumn] = []
     tall = any("height" in (column.name + column.label).casefold() for column in columns)
     for column in columns:
         name, label = column.name.casefold(), column.label.casefold()
@@ -101,14 +101,14 @@ def guessed(columns: Sequence[Field]) -> Guess:
     return Guess([column.name for column in weights], strata, psu, replicates)
 
 
-def _unlikely(column: Field, several: bool) -> tuple[bool, bool, bool]:
+def _unlikely(column: FileColumn, several: bool) -> tuple[bool, bool, bool]:
     """Order weights; of several countries, first those that count them too, last them alone."""
     alone = several and words.POPULATION.fits(column)
     both = several and words.COMBINED.fits(column)
     return alone, not both, not words.FINAL.search(f"{column.name} {column.label}".casefold())
 
 
-def body_unit(column: Field, values: pd.Series) -> str:
+def body_unit(column: FileColumn, values: pd.Series) -> str:
     """Tell in which unit a column called only weight contains the body weights of people.
 
     Parameters
@@ -117,7 +117,7 @@ def body_unit(column: Field, values: pd.Series) -> str:
     values : Series, shape (n,)
         Numbers without blanks.
     """
-    if not all(_BARE.fullmatch(words.spelt(t) or "wt") for t in (column.name, column.label)):
+    if not all(_BARE.fullmatch(words.split_name(t) or "wt") for t in (column.name, column.label)):
         return ""
     for unit, (span, of_mean) in BODIES.items():
         if values.between(*span).all() and of_mean[0] <= values.mean() <= of_mean[1]:
@@ -156,7 +156,7 @@ FIRST, SEVERAL = 20_000, 30
 CODES = 10
 
 
-def known_numbers(column: Field, values: pd.Series) -> NDArray[np.float64]:
+def known_numbers(column: FileColumn, values: pd.Series) -> NDArray[np.float64]:
     """Return numbers with blanks where a code means no answer."""
     numbers = values.to_numpy(float).copy()
     for low, high in column.missing_ranges:
@@ -164,7 +164,7 @@ def known_numbers(column: Field, values: pd.Series) -> NDArray[np.float64]:
     return numbers
 
 
-def _counting(column: Field, values: pd.Series) -> pd.Series | None:
+def _counting(column: FileColumn, values: pd.Series) -> pd.Series | None:
     """Return numbers that may count people, without codes below zero; None if they do not."""
     import pandas as pd
 
@@ -176,8 +176,8 @@ def _counting(column: Field, values: pd.Series) -> pd.Series | None:
     return None if known.nunique() < 2 or known.min() < 0 or codes else known
 
 
-def looked_at(
-    read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, named: Collection[str]
+def inspect_weights(
+    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: Wishes, named: Collection[str]
 ) -> Guess:
     """Look at the values of guessed weights, or, if none has the name of one, of other columns.
 
@@ -217,7 +217,7 @@ def looked_at(
 
 
 def _unsaid(
-    read: Files, usable: Sequence[Field], taken: Collection[str], encoding: str | None
+    read: Files, usable: Sequence[FileColumn], taken: Collection[str], encoding: str | None
 ) -> list[str]:
     """Find columns that may be weights by their values: positive, with decimals, and many.
 
@@ -257,7 +257,7 @@ def may_be_weights(names: Sequence[str]) -> str:
     )
 
 
-def countries_said(usable: Sequence[Field], weight: str, guess: Guess) -> list[str]:
+def countries_said(usable: Sequence[FileColumn], weight: str, guess: Guess) -> list[str]:
     """Say what a weight has to be multiplied by where a file has several countries."""
     combined, population, countries = (
         [column.name for column in usable if called.fits(column)]

@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.surveys.catalogue import own_surveys, record_of, records
+from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
 from lm_eval_epidemia.surveys.draft.columns import (
     Chooser,
-    Field,
+    FileColumn,
     Files,
     LeftOut,
     Named,
     Proposal,
     Wishes,
-    described,
+    describe_files,
+    find_unusable,
     named_columns,
-    unusable,
 )
-from lm_eval_epidemia.surveys.draft.design import Guess, guessed, looked_at
+from lm_eval_epidemia.surveys.draft.design import Guess, guess_design, inspect_weights
 from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
@@ -35,10 +35,16 @@ from lm_eval_epidemia.surveys.draft.tasks import (
     conditions_of,
     is_possible,
     outcomes_of,
-    planned,
+    plan_tasks,
 )
-from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, drafted
-from lm_eval_epidemia.surveys.draft.words import IDENTIFIER, apart, cleaned, marks, variable_name
+from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, draft_variable
+from lm_eval_epidemia.surveys.draft.words import (
+    IDENTIFIER,
+    clean_text,
+    make_unique,
+    marks,
+    variable_name,
+)
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.raw import open_raw
@@ -102,7 +108,7 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
     return name
 
 
-def draft(
+def draft_record(
     files: Sequence[Path],
     wishes: Wishes = Wishes(),  # noqa: B008
     choose: Chooser | None = None,
@@ -137,12 +143,12 @@ def draft(
             raise EpidemiaError(f"{path} is a folder: give the files inside it")
     with open_raw(files) as unpacked:
         given = [path for path in files if suffix_of(path.name) != SETUP]
-        read = described(given, unpacked, wishes)
-        left_out = unusable(read.columns, read.join)
+        read = describe_files(given, unpacked, wishes)
+        left_out = find_unusable(read.columns, read.join)
         usable = _without(read.columns, left_out)
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
-        guess = looked_at(read, usable, guessed(usable), wishes, asked_for)
+        guess = inspect_weights(read, usable, guess_design(usable), wishes, asked_for)
         rows = rows_of(read, usable, guess, wishes, choose)
         _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
@@ -156,14 +162,14 @@ def draft(
             (path.name, [inside.name] if suffix_of(path.name) == ".zip" else [])
             for path, inside in zip(read.given, read.paths, strict=True)
         ]
-        title, people = [*titles, cleaned(files[0].stem)][0], int(rows.keep.sum())
+        title, people = [*titles, clean_text(files[0].stem)][0], int(rows.keep.sum())
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
-        plans = planned(outcomes, conditions, 10 * wishes.tasks)
+        plans = plan_tasks(outcomes, conditions, 10 * wishes.tasks)
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
-        data = load_microdata(record_of(record_text(source, variables, plans, left_out)), files)
-        plans = planned(outcomes, conditions, wishes.tasks, partial(is_possible, data))
+        data = load_microdata(read_record(record_text(source, variables, plans, left_out)), files)
+        plans = plan_tasks(outcomes, conditions, wishes.tasks, partial(is_possible, data))
         if not plans:
             raise EpidemiaError(
                 f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
@@ -176,7 +182,7 @@ def draft(
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
 
 
-def write(draft: Drafted) -> Path:
+def write_draft(draft: Drafted) -> Path:
     """Write a draft where records of the user's own are found, whole or not at all.
 
     Raises
@@ -201,14 +207,14 @@ def check_free(path: Path) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
-def _without(columns: Sequence[Field], left_out: LeftOut) -> list[Field]:
+def _without(columns: Sequence[FileColumn], left_out: LeftOut) -> list[FileColumn]:
     """Return the columns that are not left out."""
     gone = {id(column) for columns in left_out.values() for column in columns}
     return [column for column in columns if id(column) not in gone]
 
 
 def _put_aside(
-    usable: Sequence[Field],
+    usable: Sequence[FileColumn],
     guess: Guess,
     sampling: Sampling,
     join: str,
@@ -233,7 +239,7 @@ def _put_aside(
 
 
 def _counted(
-    read: Files, asked: Sequence[Field], rows: UsedRows, encoding: str | None, progress: bool
+    read: Files, asked: Sequence[FileColumn], rows: UsedRows, encoding: str | None, progress: bool
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
@@ -253,7 +259,7 @@ def _counted(
 
 
 def _variables(
-    asked: Sequence[Field],
+    asked: Sequence[FileColumn],
     tallies: Mapping[str, Tally],
     named: Named,
     wishes: Wishes,
@@ -262,9 +268,9 @@ def _variables(
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
     for column in asked:
-        name = apart(variable_name(column.name, column.place), drafts)
+        name = make_unique(variable_name(column.name, column.place), drafts)
         tally = tallies[column.name]
-        draft = drafted(column, tally, name, wanted=column.name in wanted)
+        draft = draft_variable(column, tally, name, wanted=column.name in wanted)
         if not isinstance(draft, str) and wishes.encoding and tally.words:
             draft = "text in an encoding that a record cannot declare"
         if not isinstance(draft, str):
@@ -292,7 +298,7 @@ def _chosen(
         columns = tuple(draft.column.name for draft in proposed)
         chosen = choose(Proposal(what, option, columns, labels))
         if unknown := [name for name in chosen if name.casefold() not in known]:
-            hint = nearest(unknown[0], labels)
+            hint = suggest(unknown[0], labels)
             raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
         return [known[name.casefold()] for name in chosen]
 
@@ -347,7 +353,7 @@ def _those_without(
     return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
 
 
-def _repeated(asked: Sequence[Field], tallies: Mapping[str, Tally]) -> list[str]:
+def _repeated(asked: Sequence[FileColumn], tallies: Mapping[str, Tally]) -> list[str]:
     """Name columns of identifiers of which each is in several records, as of a household."""
     for name in (column.name for column in asked if IDENTIFIER.fits(column)):
         counts = tallies[name].counts

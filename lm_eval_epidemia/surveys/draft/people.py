@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.surveys.draft.columns import NONE, Chooser, Field, Files, Proposal, Wishes
+from lm_eval_epidemia.surveys.draft.columns import (
+    NONE,
+    Chooser,
+    FileColumn,
+    Files,
+    Proposal,
+    Wishes,
+)
 from lm_eval_epidemia.surveys.draft.design import (
     Guess,
     countries_said,
@@ -77,7 +84,7 @@ class UsedRows(NamedTuple):
 
 
 def rows_of(
-    read: Files, usable: Sequence[Field], guess: Guess, wishes: Wishes, choose: Chooser | None
+    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: Wishes, choose: Chooser | None
 ) -> UsedRows:
     """Determine weight, strata, PSUs and year, and read their columns.
 
@@ -166,7 +173,7 @@ class _Settling(NamedTuple):
     """What is known when weight, strata and PSUs are settled: as for `rows_of`."""
 
     read: Files
-    usable: Sequence[Field]
+    usable: Sequence[FileColumn]
     guess: Guess
     wishes: Wishes
     choose: Chooser | None
@@ -234,7 +241,7 @@ def _of_years(column: pd.Series) -> bool:
     return column.dtype.kind == "f" and len(known) > 0 and bool(known.between(1900, 2100).all())
 
 
-def _without_columns(path: Path, columns: Sequence[Field]) -> pd.DataFrame:
+def _without_columns(path: Path, columns: Sequence[FileColumn]) -> pd.DataFrame:
     """Return a table without columns, as long as a file of which no column is needed yet."""
     import pandas as pd
 

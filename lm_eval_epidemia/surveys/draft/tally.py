@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys import read
-from lm_eval_epidemia.surveys.draft.columns import Field
+from lm_eval_epidemia.surveys.draft.columns import FileColumn
 from lm_eval_epidemia.surveys.read import BLANKS, NO_NUMBERS, csv_batches
 
 #: From this share of equal distances between neighbours on, numbers were counted up. Of what is
@@ -169,7 +169,7 @@ class Tally:
         if np.isinf(values).any():
             self.odd = "infinite numbers: write finite ones, or leave the fields empty"
             return
-        values = read.as_meant(values)
+        values = read.round_float32(values)
         self.whole &= bool((values == np.round(values)).all())
         self._merge(values, counts, weights)
         if self.exact:
@@ -240,7 +240,7 @@ def _to_digits(values: Array, digits: int) -> Array:
 
 
 def blocks(
-    path: Path, columns: Sequence[Field], encoding: str | None = None
+    path: Path, columns: Sequence[FileColumn], encoding: str | None = None
 ) -> Iterator[dict[str, Any]]:
     """Read columns of a file, some rows at a time.
 
@@ -252,7 +252,7 @@ def blocks(
     names = [column.name for column in columns]
     size = max(CELLS // max(len(names), 1), 1000)
     suffix = read.suffix_of(path.name)
-    with read.naming(path):
+    with read.name_bad_file(path):
         if suffix == ".parquet":
             import pyarrow.parquet
 
@@ -266,7 +266,7 @@ def blocks(
                 held = (column.dictionary_encode().to_pandas() for column in batch.columns)
                 yield dict(zip(names, held, strict=True))
         elif read.FORMATS[suffix] is None:
-            yield dict(read.untyped(path, names).items())
+            yield dict(read.read_untyped(path, names).items())
         else:
             from pyreadstat import read_file_in_chunks
 
@@ -279,7 +279,7 @@ def blocks(
 
 def count(
     path: Path,
-    columns: Sequence[Field],
+    columns: Sequence[FileColumn],
     keep: NDArray[np.bool_],
     weight: Array,
     encoding: str | None = None,

@@ -81,7 +81,7 @@ def outcomes_of(drafts: Sequence[Draft], conditions: Sequence[Draft], most: int)
     return sorted(chosen, key=list(drafts).index)
 
 
-def planned(
+def plan_tasks(
     outcomes: Sequence[Draft],
     conditions: Sequence[Draft],
     most: int,

@@ -13,9 +13,9 @@ import numpy as np
 
 from lm_eval_epidemia.surveys.draft import amounts, words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit, measure_of
-from lm_eval_epidemia.surveys.draft.columns import Field, within
+from lm_eval_epidemia.surveys.draft.columns import FileColumn, is_in_ranges
 from lm_eval_epidemia.surveys.draft.tally import Array, Tally
-from lm_eval_epidemia.surveys.draft.words import apart, cleaned, number, shortened
+from lm_eval_epidemia.surveys.draft.words import clean_text, make_unique, quote_number, shorten_text
 from lm_eval_epidemia.surveys.variable import Measure
 
 #: Numbers of more values are binned; a variable of more answers is none.
@@ -72,7 +72,7 @@ class Draft(NamedTuple):
     """
 
     name: str
-    column: Field
+    column: FileColumn
     kind: str
     question: str = ""
     levels: tuple[DraftLevel, ...] = ()
@@ -104,13 +104,15 @@ class Draft(NamedTuple):
         return self._replace(question=question, levels=levels, checks=checks, asides=asides)
 
 
-def kind_of(column: Field) -> str:
+def kind_of(column: FileColumn) -> str:
     """Return which demographic variable a column is by its name or label; empty if none."""
     kinds = (kind for kind, called in words.DEMOGRAPHIC.items() if called.fits(column))
     return next(kinds, "")
 
 
-def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Draft | str:
+def draft_variable(
+    column: FileColumn, tally: Tally, name: str, wanted: bool = False
+) -> Draft | str:
     """Draft a variable from a column.
 
     Parameters
@@ -144,17 +146,17 @@ def drafted(column: Field, tally: Tally, name: str, wanted: bool = False) -> Dra
     return draft._replace(known=known, checks=(*draft.checks, *_not_asked(column, tally, known)))
 
 
-def _not_asked(column: Field, tally: Tally, known: float) -> list[str]:
+def _not_asked(column: FileColumn, tally: Tally, known: float) -> list[str]:
     """Remark on people without an answer, if many: a truth is of the others alone."""
     held: dict[float | str, float] = dict(zip(tally.values.tolist(), tally.weights, strict=True))
     if tally.words:
         held = {text: weight for text, (_, weight) in (tally.texts or {}).items()}
     labels = {code: str(column.labels.get(code, code)) for code in held}
-    codes = [code for code in held if words.unanswered(labels[code]) == "not asked"]
+    codes = [code for code in held if words.find_no_answer(labels[code]) == "not asked"]
     share = sum(held[code] for code in codes) / (tally.total or 1)
     if min(share, 1 - known) < NOT_ASKED and 1 - known < UNANSWERED:
         return []
-    why = f" ('{shortened(labels[max(codes, key=held.__getitem__)], 60)}')" if codes else ""
+    why = f" ('{shorten_text(labels[max(codes, key=held.__getitem__)], 60)}')" if codes else ""
     return [
         f"{1 - known:.0%} of the people have no answer{why}: who was asked? Say so in the "
         "question, or make them a level"
@@ -173,16 +175,16 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if tally.texts is None or many:
         if tally.written <= tally.in_words / 2:
             return "free text, or too many different texts"
-        example = shortened(cleaned(tally.example), 40)
+        example = shorten_text(clean_text(tally.example), 40)
         write = "remove currency signs and commas (59400 or 59400.50)"
         return f"formatted numbers such as '{example}': {write}"
-    labels = {text: str(column.labels.get(text, "")) or cleaned(text) for text in texts}
+    labels = {text: str(column.labels.get(text, "")) or clean_text(text) for text in texts}
     silent = [text for text in texts if words.asks_nothing(labels[text])]
     enough = 1 if words.COUNTRY.fits(column) else 3
     codes = [text for text in silent if words.like_others(labels[text], labels.values(), enough)]
     silent = [text for text in silent if text not in codes]
     kept = sorted((text for text in texts if text not in silent), key=_natural)
-    shown = _told_apart([(labels[text], text) for text in kept])
+    shown = _shorten_labels([(labels[text], text) for text in kept])
     levels = [
         DraftLevel(label, _phrase(draft.kind, label, column), texts[text][1], texts=(text,))
         for text, label in zip(kept, shown, strict=True)
@@ -191,11 +193,13 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if "None" in kept:
         checks.append("treated as an answer: None")
     if codes:
-        checks.append(f"treated as answers, like the others here: {_listed(codes)}")
-    if weak := [text for text in kept if words.unanswered(labels[text]) == "weak"]:
-        checks.append(f"kept as an answer, or is it none? {_listed(weak)}")
+        checks.append(f"treated as answers, like the others here: {_join_items(codes)}")
+    if weak := [text for text in kept if words.find_no_answer(labels[text]) == "weak"]:
+        checks.append(f"kept as an answer, or is it none? {_join_items(weak)}")
     if silent:
-        checks.append(f"treated as missing: {_listed(shortened(cleaned(t), 60) for t in silent)}")
+        checks.append(
+            f"treated as missing: {_join_items(shorten_text(clean_text(t), 60) for t in silent)}"
+        )
     labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
     return labelled.answered(levels, checks)
 
@@ -220,23 +224,23 @@ def _of_numbers(draft: Draft, tally: Tally, wanted: bool) -> Draft | str:
         return f"identifiers: no two people have the same {KEEPS}"
     checks = []
     if texts := [f"{text} ({count:,} people)" for text, count in tally.no_numbers.items()]:
-        checks.append(f"treated as missing: {_listed(texts)}")
+        checks.append(f"treated as missing: {_join_items(texts)}")
     if silent:
         checks.append(f"treated as missing by label: {_labelled(silent, column.labels)}")
-    known = np.array([not within(value, missing) for value in values], dtype=bool)
-    odd, nearly = _standing_apart(values[known], tally.counts[known], meant)
+    known = np.array([not is_in_ranges(value, missing) for value in values], dtype=bool)
+    odd, nearly = _find_refusals(values[known], tally.counts[known], meant)
     if odd:
         missing += [(code, code) for code in odd]
         known &= ~np.isin(values, odd)
-        listed = ", ".join(map(number, odd))
+        listed = ", ".join(map(quote_number, odd))
         checks.append(f"treated as missing, since far from the other codes: {listed}")
     # Beside a refusal, a code may be one too, whatever its label: 9994 "not present" by 9995.
-    long = {len(number(code)) for code in silent if _refuses(code)} - {1}
-    beside = [code for code in meant if _refuses(code) and len(number(code)) in long]
-    if weak := [code for code in meant if code in beside or words.unanswered(meant[code])]:
+    long = {len(quote_number(code)) for code in silent if _refuses(code)} - {1}
+    beside = [code for code in meant if _refuses(code) and len(quote_number(code)) in long]
+    if weak := [code for code in meant if code in beside or words.find_no_answer(meant[code])]:
         checks.append(f"kept as an answer, or is it none? {_labelled(weak, meant)}")
     if nearly:
-        listed = _listed(map(number, nearly))
+        listed = _join_items(map(quote_number, nearly))
         checks.append(f"kept as a number, or is it a code of no answer? {listed}")
     if not known.any():
         return "empty: nobody has an answer"
@@ -269,7 +273,7 @@ def _levels(
     say: Callable[[float], str],
 ) -> list[DraftLevel]:
     """Make a level of each code, called by its label or as numbers are said."""
-    shown = _told_apart([(labels.get(code, say(code)), number(code)) for code in codes])
+    shown = _shorten_labels([(labels.get(code, say(code)), quote_number(code)) for code in codes])
     return [
         DraftLevel(
             label,
@@ -290,13 +294,15 @@ def _categories(draft: Draft, weight: dict[float, float], meant: dict[float, str
     if len(codes) > ANSWERS:
         return f"more than {ANSWERS} answers"
     names = _without_codes({code: meant[code] for code in codes if code in meant})
-    levels = _levels(draft, codes, names, weight, number)
-    labels = [names.get(code, number(code)) for code in codes]
+    levels = _levels(draft, codes, names, weight, quote_number)
+    labels = [names.get(code, quote_number(code)) for code in codes]
     checks, asides = _look_alikes(labels, [level.label for level in levels]), []
     if bare := [code for code in codes if code not in meant]:
-        checks.append(f"made a level, though without a label: {_listed(map(number, bare))}")
+        checks.append(
+            f"made a level, though without a label: {_join_items(map(quote_number, bare))}"
+        )
     if between:
-        listed = _listed(map(number, between))
+        listed = _join_items(map(quote_number, between))
         asides.append(f"nobody has {listed}, though people have codes on both sides")
     if out := [code for code in nobody if code not in between]:
         asides.append(f"not made a level, since nobody has it: {_labelled(out, meant)}")
@@ -315,20 +321,22 @@ def _amounts(
     inner = np.array([value not in low and value not in high for value in weight], dtype=bool)
     checks, asides = [], []
     if inner.sum() <= VALUES and tally.exact:
-        levels = _levels(draft, list(weight), meant, weight, amounts.shown)
+        levels = _levels(draft, list(weight), meant, weight, amounts.format_number)
         if not meant and tally.whole:
             checks.append("if these are codes, write what they mean: the file has no labels")
     else:
-        levels = _levels(draft, low, meant, weight, amounts.shown)
+        levels = _levels(draft, low, meant, weight, amounts.format_number)
         levels += _binned(draft, values[inner], weights[inner], tally.whole, low, high)
-        levels += _levels(draft, high, meant, weight, amounts.shown)
+        levels += _levels(draft, high, meant, weight, amounts.format_number)
         checks.append("cut at round numbers near the quintiles")
         if not low and not high:
             topped = {value: meant[value] for value in weight if value in meant}
             told = measure_of(draft.column, draft.kind, tally.whole, len(weight), topped)
             draft = draft._replace(measure=told)
     if bare_ends := [code for code in high if code not in meant]:
-        checks.append(f"made a level, though without a label: {_listed(map(number, bare_ends))}")
+        checks.append(
+            f"made a level, though without a label: {_join_items(map(quote_number, bare_ends))}"
+        )
     among = [code for code in meant if code in weight and code not in low and code not in high]
     if among and inner.sum() > VALUES:
         asides.append(f"treated as a number despite its label: {_labelled(among, meant)}")
@@ -347,9 +355,9 @@ def _binned(
         above = max(low) if at_least is None and low else None
         below_high = min(high) if below is None and high else below
         bounds = {"at_least": at_least, "above": above, "below": below_high}
-        label = amounts.in_words(at_least, below, whole)
+        label = amounts.describe_range(at_least, below, whole)
         if at_least is None and whole and values[0] == ends - 1:
-            label = amounts.shown(values[0])
+            label = amounts.format_number(values[0])
         if draft.kind == "age":
             label = label.replace("or more", "or older")
         phrase = _amount(draft.kind, label, draft.column)
@@ -369,14 +377,14 @@ def _an_end(code: float, label: str, others: list[float]) -> bool:
     gap = min(abs(code - other) for other in (others[0], others[-1]))
     near = gap <= max(1.0, (others[-1] - others[0]) * 0.1)
     text = label.casefold()
-    return near and bool(_TOPPED.search(text) or number(code) in re.findall(r"\d+", text))
+    return near and bool(_TOPPED.search(text) or quote_number(code) in re.findall(r"\d+", text))
 
 
 #: Where types of integers end.
 _TYPE_ENDS = (2.0**15 - 1, 2.0**15, 2.0**31 - 1, 2.0**31)
 
 
-def _standing_apart(
+def _find_refusals(
     values: Array, counts: Array, labelled: Collection[float]
 ) -> tuple[list[float], list[float]]:
     """Find codes without a label that look like refusals, and numbers that nearly do.
@@ -413,10 +421,10 @@ def _standing_apart(
         gap = top - above[place - 1]
         # Two of 7, 8 and 9 above a 5 of many people: no tail of a count has such a hole.
         several = len(above) - place > 1 and counts[place - 1] >= MANY
-        enough = gap >= {1: 2.0 if several else 3.0, 2: 5.0}.get(len(number(top)), 0.05 * top)
+        enough = gap >= {1: 2.0 if several else 3.0, 2: 5.0}.get(len(quote_number(top)), 0.05 * top)
         enough &= top == round(top) or counts[place] > 1
         shared = counts[place] > 5 * counts[max(place - 5, 0) : place].max()
-        if enough and (gap >= 2 * gaps.max() or shared) and {*number(above[-1])} != {"6"}:
+        if enough and (gap >= 2 * gaps.max() or shared) and {*quote_number(above[-1])} != {"6"}:
             return odd + above[place:].tolist(), [v for v in nearly if v < top]
         if not nearly and gap > gaps.max():
             nearly = above[place:].tolist()
@@ -425,7 +433,7 @@ def _standing_apart(
 
 def _refuses(code: float) -> bool:
     """Tell whether a number is as surveys number refusals: 7, 88, 996, 99.9, the end of a type."""
-    digits = number(code).replace(".", "")
+    digits = quote_number(code).replace(".", "")
     long = len(digits) > 2 or code == round(code)
     return code in _TYPE_ENDS or (long and bool(re.fullmatch(r"([6-9])\1*|9+[4-9]", digits)))
 
@@ -433,14 +441,14 @@ def _refuses(code: float) -> bool:
 # -- Words ----------------------------------------------------------------------------------------
 
 
-def _told_apart(named: list[tuple[str, str]]) -> list[str]:
+def _shorten_labels(named: list[tuple[str, str]]) -> list[str]:
     """Shorten labels, and tell those that are then the same apart by their codes."""
     shown: list[str] = []
-    short = [shortened(label or code) for label, code in named]
+    short = [shorten_text(label or code) for label, code in named]
     for label, (_, code) in zip(short, named, strict=True):
         if short.count(label) > 1:
-            label = f"{label} ({shortened(cleaned(code), 40)})"
-        shown.append(apart(label, shown))
+            label = f"{label} ({shorten_text(clean_text(code), 40)})"
+        shown.append(make_unique(label, shown))
     return shown
 
 
@@ -457,9 +465,9 @@ def _look_alikes(labels: Sequence[str], shown: Sequence[str]) -> list[str]:
     alike: dict[str, list[str]] = defaultdict(list)
     for label, text in zip(labels, shown, strict=True):
         key = " ".join(unicodedata.normalize("NFKC", label).casefold().split())
-        alike[key].append(f"'{shortened(text, 60)}'")
+        alike[key].append(f"'{shorten_text(text, 60)}'")
     return [
-        f"{_listed(several)} look alike: if they are the same answer, merge them into one level"
+        f"{_join_items(several)} look alike: if they are the same answer, merge them into one level"
         for several in alike.values()
         if len(several) > 1
     ]
@@ -469,7 +477,7 @@ def _without_codes(labels: dict[float, str]) -> dict[float, str]:
     """Take codes off labels that all begin with theirs: ``1. Yes``, ``(2) No``."""
     bare = {}
     for code, label in labels.items():
-        own = re.escape(number(code))
+        own = re.escape(quote_number(code))
         rest = re.fullmatch(rf"\(?0*{own}\)?(?:\s*[.:)=]\s*|\s+-\s+)(\S.*)", label)
         if rest is None:
             return labels
@@ -478,16 +486,16 @@ def _without_codes(labels: dict[float, str]) -> dict[float, str]:
 
 
 def _labelled(codes: Iterable[float], labels: Mapping[Any, str]) -> str:
-    return _listed(f"{number(code)} '{shortened(labels[code], 60)}'" for code in codes)
+    return _join_items(f"{quote_number(code)} '{shorten_text(labels[code], 60)}'" for code in codes)
 
 
-def _listed(items: Iterable[str]) -> str:
+def _join_items(items: Iterable[str]) -> str:
     items = list(items)
     return ", ".join(items[:8]) + (f" and {len(items) - 8} more" if len(items) > 8 else "")
 
 
-def _about(column: Field) -> str:
-    return shortened((column.label or column.name).rstrip(" :.;,") or column.name)
+def _about(column: FileColumn) -> str:
+    return shorten_text((column.label or column.name).rstrip(" :.;,") or column.name)
 
 
 #: Answers that name no race and no region, only that it is another one.
@@ -497,7 +505,7 @@ _OTHER = re.compile(r"((an|any |all )?other)s?( (race|ethnicity|region|state|cou
 _RACES = re.compile(r"\b(race|ethnicity|ethnicities|races)$")
 
 
-def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> str:
+def _phrase(kind: str, label: str, column: FileColumn, not_a_word: bool = False) -> str:
     """Say of a person what an answer means, in a way that is sound whatever it is."""
     if not_a_word:
         return _amount(kind, label, column)
@@ -517,7 +525,7 @@ def _phrase(kind: str, label: str, column: Field, not_a_word: bool = False) -> s
     return f"answers '{label}' to '{_about(column)}'"
 
 
-def _amount(kind: str, label: str, column: Field) -> str:
+def _amount(kind: str, label: str, column: FileColumn) -> str:
     """Say of a person what a number means."""
     text = label[:1].lower() + label[1:]
     if kind != "age":
@@ -525,12 +533,12 @@ def _amount(kind: str, label: str, column: Field) -> str:
     return f"is {text}" + (" years old" if not re.search(r"\byears?\b|\bold(er)?\b", text) else "")
 
 
-def _question(kind: str, column: Field, levels: tuple[DraftLevel, ...], amount: bool) -> str:
+def _question(kind: str, column: FileColumn, levels: tuple[DraftLevel, ...], amount: bool) -> str:
     """Ask for a variable: by what it is known as, or by the column's label."""
     if kind in words.QUESTIONS and not {x.label.casefold() for x in levels} & {"yes", "no"}:
         return words.QUESTIONS[kind]
     if column.label.endswith("?"):
-        return shortened(column.label, 400)
+        return shorten_text(column.label, 400)
     if amount:
         return f"What is this person's value of '{_about(column)}'?"
     return f"What does this person answer to '{_about(column)}'?"

@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.names import ENDINGS
 from lm_eval_epidemia.core.paths import read_yaml
 
 if TYPE_CHECKING:
-    from lm_eval_epidemia.surveys.draft.columns import Field
+    from lm_eval_epidemia.surveys.draft.columns import FileColumn
 
 
 class Pattern(NamedTuple):
@@ -31,7 +31,7 @@ class Pattern(NamedTuple):
     label: str = r"(?!)"
     but: str = r"(?!)"
 
-    def fits(self, column: Field) -> bool:
+    def fits(self, column: FileColumn) -> bool:
         """Tell whether a column is one."""
         name, label = column.name.casefold(), column.label.casefold()
         if re.search(self.but, label):
@@ -39,16 +39,16 @@ class Pattern(NamedTuple):
         return bool(re.fullmatch(self.name, name) or re.search(self.label, label))
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return a text in small letters without accents and apostrophes."""
     plain = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in plain if not unicodedata.combining(c) and c not in "'\u2019`\u00b4")
 
 
-def spelt(name: str) -> str:
+def split_name(name: str) -> str:
     """Part the words of a name, also where letters meet digits: W1WEIGHT is "w 1 weight"."""
     parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[^\W\d_])(?=\d)|(?<=\d)(?=[^\W\d_])|_", " ", name)
-    return " ".join(re.findall(r"\w+", folded(parted)))
+    return " ".join(re.findall(r"\w+", fold_text(parted)))
 
 
 def _any_of(table: str) -> re.Pattern[str]:
@@ -82,14 +82,14 @@ _NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")
 
 def says_weight(name: str, label: str) -> bool:
     """Tell whether a column of this name and label is a survey weight, as far as words go."""
-    name, label = spelt(name), folded(label)
+    name, label = split_name(name), fold_text(label)
     called = _SAYS_WEIGHT.search(f"{name} | {label}") or _CALLED_WEIGHT.search(name)
     return bool(called) and not _NO_WEIGHT.search(f"{name} | {label}")
 
 
 def says_measured(name: str, label: str) -> bool:
     """Tell whether a column's name or label speaks of what is measured, which no weight is."""
-    said = f"{spelt(name)} | {folded(label)}"
+    said = f"{split_name(name)} | {fold_text(label)}"
     return bool(_MEASURED.search(said) or _NO_WEIGHT.search(said))
 
 
@@ -126,7 +126,7 @@ _BEGINS = re.compile(r"\s*[:(,;=\u2013\u2014]\s*|\s+-+\s+|\.(?:\s+|$)")
 
 
 @lru_cache(2**16)  # labels repeat from column to column
-def unanswered(label: str) -> str:
+def find_no_answer(label: str) -> str:
     """Tell of which kind of no answer a label is.
 
     Returns
@@ -135,7 +135,7 @@ def unanswered(label: str) -> str:
         "not asked", "silent" (refused, don't know, blank), "weak" (not sure: as good as an
         answer), or empty.
     """
-    text = folded(label).strip()
+    text = fold_text(label).strip()
     if text in (".", "-", "--", "?"):
         return "silent"
     # "N.I.U." and "n/a" are words; what stands before a label is its code, or said to interviewers.
@@ -154,12 +154,12 @@ def unanswered(label: str) -> str:
 
 def asks_nothing(label: str) -> bool:
     """Tell whether a label is that of no answer: refused, don't know, not applicable, blank."""
-    return unanswered(label) in ("not asked", "silent")
+    return find_no_answer(label) in ("not asked", "silent")
 
 
 def _stems(text: str) -> set[str]:
     """Return the beginnings of the words of a text, but for those that deny it."""
-    return {word[:4] for word in re.findall(r"\w+", folded(text))} - {*WORDS["denials"].split()}
+    return {word[:4] for word in re.findall(r"\w+", fold_text(text))} - {*WORDS["denials"].split()}
 
 
 def like_others(text: str, texts: Iterable[str], enough: int = 3) -> bool:
@@ -169,7 +169,7 @@ def like_others(text: str, texts: Iterable[str], enough: int = 3) -> bool:
     say, denied: "trifft nicht zu" beside "trifft eher zu".
     """
     said = _stems(text)
-    if unanswered(text) == "not asked" and any(said <= _stems(o) for o in texts if o != text):
+    if find_no_answer(text) == "not asked" and any(said <= _stems(o) for o in texts if o != text):
         return True
     shape = "[A-Z]{2,3}" if text.isupper() else "[a-z]{2,3}"
     others = [other for other in texts if not asks_nothing(other)]
@@ -185,7 +185,7 @@ LONGEST = 200
 LONGEST_NAME = 40
 
 
-def cleaned(text: object) -> str:
+def clean_text(text: object) -> str:
     """Return a text in one line of printable characters, spaces single.
 
     Control and format characters, line breaks and lone surrogates become spaces or nothing.
@@ -198,7 +198,7 @@ def cleaned(text: object) -> str:
     return " ".join(kept.split())
 
 
-def shortened(text: str, longest: int = LONGEST) -> str:
+def shorten_text(text: str, longest: int = LONGEST) -> str:
     """Cut a text that is longer, at a space where there is one, and end it with an ellipsis."""
     if len(text) <= longest:
         return text
@@ -213,7 +213,7 @@ def quoted(text: str) -> str:
     return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in scalar)
 
 
-def number(value: float) -> str:
+def quote_number(value: float) -> str:
     """Write a number so that YAML reads back the same."""
     if value in (float("inf"), float("-inf")):
         return ".inf" if value > 0 else "-.inf"
@@ -242,7 +242,7 @@ def variable_name(column: str, place: int) -> str:
     return f"{name}_v" if name.split("_")[-1] in ENDINGS or name in _NO_NAMES else name
 
 
-def apart(name: str, taken: Iterable[str]) -> str:
+def make_unique(name: str, taken: Iterable[str]) -> str:
     """Return a name that nothing else has: q1, q1_2, q1_3."""
     taken = set(taken)
     others = (f"{name}_{n}" for n in range(2, len(taken) + 3))

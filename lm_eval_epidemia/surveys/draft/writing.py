@@ -10,7 +10,13 @@ from lm_eval_epidemia.surveys.draft.columns import LeftOut
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
-from lm_eval_epidemia.surveys.draft.words import CHECK, cleaned, number, quoted, shortened
+from lm_eval_epidemia.surveys.draft.words import (
+    CHECK,
+    clean_text,
+    quote_number,
+    quoted,
+    shorten_text,
+)
 from lm_eval_epidemia.surveys.variable import Measure
 
 WIDTH = 96
@@ -75,12 +81,12 @@ def record_text(
         given = ", ".join(plan.given)
         title = quoted(_title(source.name, plan, names))
         lines.append(f"    - {{outcome: {plan.outcome}, given: [{given}], title: {title}}}")
-    return "\n".join([*lines, *_left_out(left_out)]) + "\n"
+    return "\n".join([*lines, *_format_left_out(left_out)]) + "\n"
 
 
 def _head(source: DraftSource) -> list[str]:
     sampling, unknown = source.sampling, quoted("not stated")
-    files = ", ".join(_plain(name) for name, _ in source.files)
+    files = ", ".join(_format_comment(name) for name, _ in source.files)
     text = (
         f"Drafted by 'epidemia survey new' from {files}. Places to check are marked 'check:'. "
         f"Delete a mark after checking; 'epidemia survey check {source.name}' lists the remaining "
@@ -101,7 +107,7 @@ def _head(source: DraftSource) -> list[str]:
         "who'",
         f"subject: {quoted('a person in {year} who {conditions}')}",
         "",
-        *(f"{CHECK} {_plain(check)}" for check in sampling.checks),
+        *(f"{CHECK} {_format_comment(check)}" for check in sampling.checks),
         f"design: {{{design}}}  {CHECK} {_design(sampling)}",
     ]
     if source.join:
@@ -110,7 +116,7 @@ def _head(source: DraftSource) -> list[str]:
         "",
         "vintages:",
         f"  {quoted(str(sampling.year))}:",
-        f"    year: {sampling.year}  {CHECK} the year, {_plain(sampling.year_from)}",
+        f"    year: {sampling.year}  {CHECK} the year, {_format_comment(sampling.year_from)}",
         "    files:",
     ]
     for name, members in source.files:
@@ -143,7 +149,7 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
     def mark(text: str) -> str:
         return f"  {CHECK} {draft.name}: {text}" if marked else ""
 
-    about = f"  # {_plain(shortened(draft.column.label))}" if draft.column.label else ""
+    about = f"  # {_format_comment(shorten_text(draft.column.label))}" if draft.column.label else ""
     sign = f"{CHECK} {draft.name}:" if marked else "#"
     measured = []
     if draft.measure:
@@ -151,8 +157,8 @@ def _variable(draft: Draft, marked: bool) -> list[str]:
         measured = [f"    measure: {_measure(draft.measure)}{mark(what)}"]
     lines = [
         f"  {draft.name}:{about}",
-        *(f"    {sign} {_plain(check)}" for check in draft.checks),
-        *(f"    # {_plain(aside)}" for aside in draft.asides),
+        *(f"    {sign} {_format_comment(check)}" for check in draft.checks),
+        *(f"    # {_format_comment(aside)}" for aside in draft.asides),
         f"    column: {quoted(draft.column.name)}",
         f"    question: {quoted(draft.question)}{mark('the question, as you would ask it')}",
         *measured,
@@ -178,12 +184,15 @@ def _level(level: DraftLevel) -> str:
         return f"{{{words}, texts: {_texts(level.texts)}}}"
     if level.codes:
         return f"{{{words}, codes: {_codes((code, code) for code in level.codes)}}}"
-    bounds = ", ".join(f"{key}: {number(value)}" for key, value in level.bounds.items())
+    bounds = ", ".join(f"{key}: {quote_number(value)}" for key, value in level.bounds.items())
     return f"{{{words}, {bounds}}}"
 
 
 def _codes(ranges: Iterable[Sequence[float]]) -> str:
-    codes = [number(lo) if lo == hi else f"[{number(lo)}, {number(hi)}]" for lo, hi in ranges]
+    codes = [
+        quote_number(lo) if lo == hi else f"[{quote_number(lo)}, {quote_number(hi)}]"
+        for lo, hi in ranges
+    ]
     return f"[{', '.join(codes)}]"
 
 
@@ -200,18 +209,18 @@ def _title(name: str, plan: TaskPlan, drafts: Mapping[str, Draft]) -> str:
     return f"{name.upper()}: {called(plan.outcome)} by {', '.join(map(called, plan.given))}"
 
 
-def _left_out(left_out: LeftOut) -> list[str]:
+def _format_left_out(left_out: LeftOut) -> list[str]:
     total = sum(map(len, left_out.values()))
     if not total:
         return []
     lines = ["", f"# Left out: {total:,} column{'s' if total > 1 else ''}."]
     for reason, columns in left_out.items():
-        names = ", ".join(_plain(column.name) or "(no name)" for column in columns)
-        text = f"{_plain(reason)} ({len(columns):,}): {names}"
+        names = ", ".join(_format_comment(column.name) or "(no name)" for column in columns)
+        text = f"{_format_comment(reason)} ({len(columns):,}): {names}"
         lines += [f"# {line}" for line in textwrap.wrap(text, WIDTH, break_long_words=False)]
     return lines
 
 
-def _plain(text: str) -> str:
+def _format_comment(text: str) -> str:
     """Return a text as a comment may hold it: one line, and no mark, wherever it is wrapped."""
-    return cleaned(text).replace("check:", "check")
+    return clean_text(text).replace("check:", "check")

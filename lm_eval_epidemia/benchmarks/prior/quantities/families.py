@@ -68,7 +68,7 @@ def by_family(
     return values
 
 
-def valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
+def is_valid(family: ArrayLike, a: ArrayLike, b: ArrayLike) -> NDArray[np.bool_]:
     """Return which parameters describe a distribution with which numbers can be computed.
 
     They are at most 1e15 in size, with b, and alpha, at least 1e-15; of a lognormal, |mu| + sigma^2
@@ -185,7 +185,7 @@ def of_moments(family: ArrayLike, mean: ArrayLike, sd: ArrayLike) -> tuple[Array
     )
     a, b = (by_family(family, each, mean, sd) for each in (first, second))
     # The square of an sd does not tell its sign.
-    fine = valid(family, a, b) & (np.asarray(sd) > 0)
+    fine = is_valid(family, a, b) & (np.asarray(sd) > 0)
     return np.where(fine, a, np.nan), np.where(fine, b, np.nan)
 
 

@@ -24,8 +24,8 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantity,
     SampleDesign,
     draw_samples,
-    estimate,
-    numbers_of,
+    estimate_domain,
+    list_numbers,
     stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
@@ -76,7 +76,7 @@ def _require(fine: bool, why: str) -> None:
         raise Refused(why)
 
 
-class Choice(NamedTuple):
+class VariableLevel(NamedTuple):
     """A variable, and which of its levels (or quarters); None for the mean of what was measured."""
 
     variable: str
@@ -143,7 +143,7 @@ class Slices:
         self.asked: Mask = data.weight > 0
         for universe in record.universe:
             self.asked &= data.within(universe)
-        self._marginals: dict[Choice, DomainStats] = {}
+        self._marginals: dict[VariableLevel, DomainStats] = {}
         if len(self.variables) < len(DIFFICULTIES):
             raise EpidemiaError(
                 f"{record.survey} {data.vintage} has {len(self.variables)} variables suitable for "
@@ -164,11 +164,11 @@ class Slices:
         }
 
     @cached_property
-    def bases(self) -> dict[str, list[Choice]]:
+    def bases(self) -> dict[str, list[VariableLevel]]:
         """What can be averaged, by variable; of two levels the first, the other is its rest."""
         return {
             name: [
-                Choice(name, level)
+                VariableLevel(name, level)
                 for level in (
                     [None] if way.measure else range(len(way.levels) if way.levels[2:] else 1)
                 )
@@ -176,31 +176,31 @@ class Slices:
             for name, way in self.variables.items()
         }
 
-    def conditions(self, name: str) -> list[Choice]:
+    def conditions(self, name: str) -> list[VariableLevel]:
         """Return what can be known about people by a variable."""
         way = self.variables[name]
-        return [Choice(name, k) for k in range(4 if way.measure else len(way.levels))]
+        return [VariableLevel(name, k) for k in range(4 if way.measure else len(way.levels))]
 
     def known(self, name: str) -> Mask:
         return self.asked & (self.data.levels[name] != MISSING)
 
-    def value(self, base: Choice) -> Array:
+    def value(self, base: VariableLevel) -> Array:
         """Return what is averaged, shape (n,); a share is averaged over 0 and 1."""
         if base.level is None:
             return self.data.measured[base.variable]
         return (self.data.levels[base.variable] == base.level).astype(np.float64)
 
-    def marginal(self, base: Choice) -> DomainStats:
+    def marginal(self, base: VariableLevel) -> DomainStats:
         if base not in self._marginals:
             everyone = self.known(base.variable)
-            self._marginals[base] = estimate(self.value(base), everyone, self.design)
+            self._marginals[base] = estimate_domain(self.value(base), everyone, self.design)
         return self._marginals[base]
 
     def units(self, people: Mask) -> int:
         """Count people; where a sampled unit has several records, the units."""
         return int(people.sum() if self.data.unit is None else len(set(self.data.unit[people])))
 
-    def _met(self, choice: Choice, people: Mask) -> tuple[Mask, Condition]:
+    def _met(self, choice: VariableLevel, people: Mask) -> tuple[Mask, Condition]:
         """Tell who meets a condition, its quarters taken among `people`."""
         way = self.variables[choice.variable]
         assert choice.level is not None
@@ -219,20 +219,20 @@ class Slices:
             else wording.roundest(there, end)
             for end in ends[choice.level : choice.level + 2]
         )
-        met = wording.inside(value, low, high)
+        met = wording.is_inside(value, low, high)
         share = met[people].sum() / len(there)
         many = f"many people have one {choice.variable}, so that it has no quarters"
         _require(QUARTER[0] <= share <= QUARTER[1], many)
         same = set(value[people & met])
         phrase = (
-            f"exactly {wording.number(same.pop(), way.measure.unit)}"
+            f"exactly {wording.format_value(same.pop(), way.measure.unit)}"
             if len(same) == 1
-            else wording.between(low, high, way.measure.unit)
+            else wording.format_bounds(low, high, way.measure.unit)
         )
         phrase = wording.measured_clause(way, phrase, self.subject)
         return met, Condition(choice.variable, wording.QUARTERS[choice.level], phrase)
 
-    def slice(self, name: str, base: Choice, given: tuple[Choice, ...]) -> _Slice:
+    def slice(self, name: str, base: VariableLevel, given: tuple[VariableLevel, ...]) -> _Slice:
         """Make a quantity.
 
         Parameters
@@ -269,10 +269,10 @@ class Slices:
             hardly = f"{condition.variable} says hardly anything about the others"
             _require(people.sum() <= (1 - NARROWS) * others.sum(), hardly)
         value = self.value(base)
-        told, marginal = estimate(value, people, self.design), self.marginal(base)
+        told, marginal = estimate_domain(value, people, self.design), self.marginal(base)
         # Slices are chosen by their error among the PSUs with members of them, as when the sets
         # that ship were made: a seed goes on giving the same slices.
-        alone = estimate(value[people], people[people], self.design.of(people))
+        alone = estimate_domain(value[people], people[people], self.design.of(people))
         _require(told.sd > 0 and alone.se > 0, "all are alike, or all were sampled together")
         _require(
             alone.told >= TOLD,
@@ -304,12 +304,14 @@ class Slices:
             conditions=tuple(listed),
             family=family,
             unit="dollars" if unit == "$" else unit,
-            wording=wording.wording(self.record, self.data.vintage, way, base.level, clauses),
-            **numbers_of(told, n, marginal, share, 0.0 if everyone.min() >= 0 else None),
+            wording=wording.word_quantity(self.record, self.data.vintage, way, base.level, clauses),
+            **list_numbers(told, n, marginal, share, 0.0 if everyone.min() >= 0 else None),
         )
         return _Slice(quantity, people, value)
 
-    def tried(self, conditions: int, rng: np.random.Generator) -> Iterator[tuple[Choice, Any]]:
+    def tried(
+        self, conditions: int, rng: np.random.Generator
+    ) -> Iterator[tuple[VariableLevel, Any]]:
         """Give bases with so many conditions, at random, no two variables of one column."""
         columns = {name: way.column for name, way in self.variables.items()}
         names = list(columns)
@@ -388,7 +390,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         task=PREFIX + (name or f"{survey.survey}_{seed}"),
         survey=survey.survey,
         vintage=data.vintage,
-        title=f"{wording.named(survey, data.vintage).removeprefix('the ')}, generated",
+        title=f"{wording.name_survey(survey, data.vintage).removeprefix('the ')}, generated",
         about={key: text for key, text in about.items() if text},
         quantities=tuple(kept.quantity for kept in pieces),
         baselines={

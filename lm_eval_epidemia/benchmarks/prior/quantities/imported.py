@@ -32,14 +32,14 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantity,
     Sums,
     count_alike,
-    numbers_of,
+    list_numbers,
     stack_draws,
 )
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.store import problem
+from lm_eval_epidemia.core.store import describe_problem
 
 _Positive = Annotated[FiniteFloat, Field(gt=0)]
 
@@ -108,7 +108,7 @@ _UNIT = re.compile(
 _SIGNS = {"kilograms": "kg", "centimeters": "cm", "centimetres": "cm"}
 
 
-def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
+def import_quantities(files: Sequence[Path], name: str | None = None) -> Quantities:
     """Make a set of OpenEstimate's public files.
 
     Parameters
@@ -132,7 +132,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
         If a file is missing or has another form, or a variable lacks its baselines, or the
         variable without conditions that it is a slice of.
     """
-    read = {kind: (content, path) for path in files for kind, content in [_read(path)]}
+    read = {kind: (content, path) for path in files for kind, content in [_read_file(path)]}
     if not len(read) == len(files) == 2:
         given = few([*map(str, files)])
         raise EpidemiaError(f"{given}: got {' and '.join(read)}, one of each is needed: {_FORM}")
@@ -140,7 +140,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
     try:
         variables = _VARIABLES.validate_python(content)
     except ValueError as error:
-        raise EpidemiaError(f"{path}: {problem(error)}: {_FORM}") from error
+        raise EpidemiaError(f"{path}: {describe_problem(error)}: {_FORM}") from error
     draws = [_sums(n, of.family, baselines, baselines_path) for n, of in variables.items()]
     name = name or path.stem.removesuffix("_variables")
     return Quantities(
@@ -165,7 +165,7 @@ def imported(files: Sequence[Path], name: str | None = None) -> Quantities:
     )
 
 
-def _read(path: Path) -> tuple[str, dict[str, Any]]:
+def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
     """Read a file, and tell by its first entry what it holds."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -213,7 +213,7 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
         family=variable.family,
         unit=_SIGNS.get(unit, unit),
         wording=variable.text[:1].lower() + variable.text[1:].rstrip(". "),
-        **numbers_of(_stats(variable), n, _stats(base), is_share, least),
+        **list_numbers(_stats(variable), n, _stats(base), is_share, least),
     )
 
 
@@ -239,7 +239,7 @@ def _sums(name: str, family: Family, baselines: Mapping[str, Any], path: Path) -
         try:
             sums = [_sums_of(draw, form, size) for draw in baselines[name][str(size)]]
         except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
-            fault = problem(error) if isinstance(error, ValueError) else "missing or empty"
+            fault = describe_problem(error) if isinstance(error, ValueError) else "missing or empty"
         else:
             fault = "" if len(sums) == DRAWS else f"{len(sums)} draws"
         if fault:

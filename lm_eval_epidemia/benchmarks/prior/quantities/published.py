@@ -33,14 +33,14 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantity,
     SampleDesign,
     draw_samples,
-    estimate,
-    numbers_of,
+    estimate_domain,
+    list_numbers,
     stack_draws,
 )
-from lm_eval_epidemia.benchmarks.prior.quantities.wording import joined
+from lm_eval_epidemia.benchmarks.prior.quantities.wording import join_clauses
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.raw import open_raw, raw_files
 from lm_eval_epidemia.surveys.read import raw_columns, read_columns
@@ -79,7 +79,7 @@ class YesNoVariable(NamedTuple):
     unknown: bool = False
 
 
-class Measurement(NamedTuple):
+class MeasuredVariable(NamedTuple):
     """Something measured.
 
     Attributes
@@ -96,17 +96,17 @@ class Measurement(NamedTuple):
     unit: str
 
 
-def _variables() -> dict[str, YesNoVariable | Measurement]:
+def _variables() -> dict[str, YesNoVariable | MeasuredVariable]:
     """Read ``nhanes.yaml``."""
     data = read_yaml(__package__, "nhanes.yaml")
-    measured = {name: Measurement(**told) for name, told in data["measured"].items()}
+    measured = {name: MeasuredVariable(**told) for name, told in data["measured"].items()}
     return measured | {name: YesNoVariable(**told) for name, told in data["answered"].items()}
 
 
-VARIABLES: Mapping[str, YesNoVariable | Measurement] = _variables()
+VARIABLES: Mapping[str, YesNoVariable | MeasuredVariable] = _variables()
 
 
-def worded(base: str, conditions: Sequence[Condition]) -> str:
+def word_published(base: str, conditions: Sequence[Condition]) -> str:
     """Say what a quantity is.
 
     Parameters
@@ -125,9 +125,9 @@ def worded(base: str, conditions: Sequence[Condition]) -> str:
     involved = [variable, *(VARIABLES[condition.variable] for condition in conditions)]
     age = max([ADULT, *(other.age for other in involved if isinstance(other, YesNoVariable))])
     civilians = "the civilian noninstitutionalized population of the United States"
-    clauses = joined([condition.phrase for condition in conditions])
+    clauses = join_clauses([condition.phrase for condition in conditions])
     people = f"adults aged {age} and over in {civilians}{clauses}"
-    if isinstance(variable, Measurement):
+    if isinstance(variable, MeasuredVariable):
         what = f"the mean {variable.words} (in {variable.unit}) of {people}"
     else:
         what = f"the proportion {variable.yes}, among {people}"
@@ -162,7 +162,7 @@ class _Respondents(NamedTuple):
     design: SampleDesign
 
 
-def _joined(raw: Sequence[Path]) -> pd.DataFrame:
+def _join_files(raw: Sequence[Path]) -> pd.DataFrame:
     with open_raw(raw, {name.lower() for name in FILES}) as files:
         there = {file.stem.upper(): file for file in files}
         if missing := [name for name in FILES if name not in there]:
@@ -175,7 +175,7 @@ def _joined(raw: Sequence[Path]) -> pd.DataFrame:
             here = raw_columns(there[name])
             if lacking := [c for c in columns if c.lower() not in map(str.lower, here)]:
                 raise EpidemiaError(
-                    f"{there[name].name} lacks {', '.join(lacking)} ({nearest(lacking[0], here)}): "
+                    f"{there[name].name} lacks {', '.join(lacking)} ({suggest(lacking[0], here)}): "
                     f"is it the file of 2017-2018? {PAGE}"
                 )
             tables[name] = read_columns(there[name], columns).set_index("SEQN")
@@ -214,13 +214,13 @@ def _slice(
         quarter = wording.QUARTERS.index(condition.level)
         ends = [None, *map(float, wording.cuts(value[there])), None]
         low, high = ends[quarter : quarter + 2]
-        there = there & wording.inside(value, low, high)
-        phrase = f"whose {variable.words} is {wording.between(low, high, variable.unit)}"
+        there = there & wording.is_inside(value, low, high)
+        phrase = f"whose {variable.words} is {wording.format_bounds(low, high, variable.unit)}"
         conditions.append(condition._replace(phrase=phrase))
     return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
 
 
-def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
+def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     """Recompute the published quantities.
 
     Parameters
@@ -240,12 +240,12 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     EpidemiaError
         Naming files and columns that are missing, or a slice with fewer than `FEWEST` people.
     """
-    shipped = store.read(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
-    people = _people(_joined(raw))
+    shipped = store.load_set_file(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
+    people = _people(_join_files(raw))
     design, recomputed, differing, drawn = people.design, [], [], []
     everyone = {old.base: old for old in shipped.quantities if not old.conditions}
     marginals = {
-        base: estimate(people.values[base], _slice(people, old)[0], design)
+        base: estimate_domain(people.values[base], _slice(people, old)[0], design)
         for base, old in everyone.items()
     }
     for k, old in enumerate(shipped.quantities):
@@ -256,11 +256,11 @@ def rebuilt(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
                 "the files complete?"
             )
         value = people.values[old.base]
-        told, share = estimate(value, there, design), old.family == "beta"
+        told, share = estimate_domain(value, there, design), old.family == "beta"
         new = old._replace(
             conditions=conditions,
-            wording=worded(old.base, conditions),
-            **numbers_of(told, n, marginals[old.base], share),
+            wording=word_published(old.base, conditions),
+            **list_numbers(told, n, marginals[old.base], share),
         )
         recomputed.append(new)
         differing += _differing(old, new)

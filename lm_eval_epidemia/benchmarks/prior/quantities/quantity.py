@@ -335,7 +335,7 @@ class DomainStats(NamedTuple):
     told: float = 1.0
 
 
-def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
+def estimate_domain(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     """Estimate the mean in a domain, with its error.
 
     Parameters
@@ -378,7 +378,7 @@ def estimate(value: Array, domain: Mask, design: SampleDesign) -> DomainStats:
     return DomainStats(mean, sd, se, df, float(w[several[psu[domain]]].sum() / total))
 
 
-def numbers_of(
+def list_numbers(
     told: DomainStats, n: int, marginal: DomainStats, share: bool, least: float | None = 0.0
 ) -> dict[str, Any]:
     """Return the numbers of a `Quantity`, by field: its truth, its marginal, its grid's ends.

@@ -31,13 +31,13 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Samples,
 )
 from lm_eval_epidemia.core import notices, paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, nearest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.core.names import ENDINGS, check_name
 from lm_eval_epidemia.core.store import (
     State,
     bases,
-    opened,
-    problem,
+    describe_problem,
+    read_disk_once,
     read_once,
     seal_of,
     stamp,
@@ -104,7 +104,7 @@ _KEPT = ("task", "survey", "vintage", "title", "about", "quantities", "scored")
 _COLUMNS = ("mean", "variance", "count")
 
 
-def built() -> Path:
+def find_built_folder() -> Path:
     """Return the folder of the sets that the user built (it need not exist)."""
     return paths.home() / "groundtruth" / "quantities"
 
@@ -122,7 +122,7 @@ def _record(path: Path) -> _StoredSet:
         record = _StoredSet.model_validate(raw)
     except (ValueError, OSError) as error:
         raise EpidemiaError(
-            f"{path} is not a record of quantities ({problem(error)}): {_mend(path)}"
+            f"{path} is not a record of quantities ({describe_problem(error)}): {_mend(path)}"
         ) from error
     if raw.pop("sha256") != seal_of(raw):
         raise EpidemiaError(
@@ -153,7 +153,9 @@ def check_set(name: str, folder: Path | None = None, option: str = "--name") -> 
     what = ""
     if name in GROUPS or name.split("_")[-1] in ENDINGS:
         what = "the name of a group, or of a set in another way of asking"
-    elif (folder or built()).resolve() == built().resolve() and _shipped(name).is_file():
+    elif (folder or find_built_folder()).resolve() == find_built_folder().resolve() and _shipped(
+        name
+    ).is_file():
         what = "a set that ships"
     if what:
         raise EpidemiaError(
@@ -165,7 +167,7 @@ def _shipped(name: str) -> Path:
     return paths.shipped_groundtruth() / "quantities" / f"{name}.json"
 
 
-def _in_the_way(path: Path, state: State) -> str:
+def _explain_conflict(path: Path, state: State) -> str:
     """Say why a set of the user's own cannot have its name; what was published keeps its."""
     if state == "shipped" or _record(path).published:
         return ""
@@ -180,11 +182,12 @@ def _folders() -> list[tuple[Path, State]]:
     return [(base / "quantities", state) for base, state in bases()]
 
 
-@opened
-def declared() -> dict[str, DeclaredSet]:
+@read_disk_once
+def list_declared() -> dict[str, DeclaredSet]:
     """Return the sets that are here, by task name: the published first, then by name.
 
-    One whose record cannot be read is left out, with a warning; `load` says what is wrong with it.
+    One whose record cannot be read is left out, with a warning; `load_quantities` says what is
+    wrong with it.
     """
     sets: dict[str, DeclaredSet] = {}
     for folder, state in reversed(_folders()):
@@ -196,7 +199,7 @@ def declared() -> dict[str, DeclaredSet]:
                         f"{path} contains the set {record.task}: rename it "
                         f"{record.task.removeprefix(PREFIX)}.json, and its draws accordingly"
                     )
-                if fault := _in_the_way(path, state):
+                if fault := _explain_conflict(path, state):
                     raise EpidemiaError(fault)
             except EpidemiaError as error:
                 notices.warn("damaged quantities", f"{PREFIX}{path.stem} is left out: {error}")
@@ -206,16 +209,16 @@ def declared() -> dict[str, DeclaredSet]:
     return dict(sorted(sets.items(), key=lambda item: (not item[1].published, item[0])))
 
 
-@opened
-def available() -> dict[str, DeclaredSet]:
+@read_disk_once
+def list_available() -> dict[str, DeclaredSet]:
     """Return the sets that can be used, by task name.
 
     One whose draws are missing or damaged is left out, with a warning.
     """
     usable = {}
-    for name, entry in declared().items():
+    for name, entry in list_declared().items():
         try:
-            load(name)
+            load_quantities(name)
         except EpidemiaError as error:
             notices.warn("damaged quantities", f"{name} is left out: {error}")
         else:
@@ -223,7 +226,7 @@ def available() -> dict[str, DeclaredSet]:
     return usable
 
 
-def load(task: str) -> Quantities:
+def load_quantities(task: str) -> Quantities:
     """Return a set of quantities.
 
     Parameters
@@ -239,11 +242,11 @@ def load(task: str) -> Quantities:
     """
     for folder, state in _folders():
         path = folder / f"{task.removeprefix(PREFIX)}.json"
-        if task.startswith(PREFIX) and path.is_file() and not _in_the_way(path, state):
-            return read(path)
+        if task.startswith(PREFIX) and path.is_file() and not _explain_conflict(path, state):
+            return load_set_file(path)
     raise EpidemiaError(
-        f"no set of quantities {task!r} ({nearest(task, declared())}); 'epidemia quantities new "
-        "SURVEY --raw FILE' makes one"
+        f"no set of quantities {task!r} ({suggest(task, list_declared())}); 'epidemia quantities "
+        "new SURVEY --raw FILE' makes one"
     )
 
 
@@ -251,18 +254,18 @@ def _draws_of(path: Path) -> Path:
     return path.with_suffix(".draws.parquet")
 
 
-def read(path: Path) -> Quantities:
-    """Return the set whose record is at `path`; see `load`."""
+def load_set_file(path: Path) -> Quantities:
+    """Return the set whose record is at `path`; see `load_quantities`."""
     draws = _draws_of(path)
     if not draws.is_file():
         raise EpidemiaError(
             f"{draws.name}, which contains the baselines of {path}, is missing: {_mend(path)}"
         )
-    return _read(path, stamp(draws))
+    return _load_set_file(path, stamp(draws))
 
 
 @read_once
-def _read(path: Path, _draws_stamp: Any) -> Quantities:
+def _load_set_file(path: Path, _draws_stamp: Any) -> Quantities:
     record, draws = _record(path), _draws_of(path)
     content = draws.read_bytes()
     if record.draws.sha256 != hashlib.sha256(content).hexdigest():
@@ -275,7 +278,7 @@ def _read(path: Path, _draws_stamp: Any) -> Quantities:
         baselines=_baselines(content, record.quantities),
         fingerprint=hashlib.sha256(path.read_bytes() + content).hexdigest()[:12],
     )
-    _check(quantities)
+    _check_quantities(quantities)
     return quantities
 
 
@@ -292,7 +295,7 @@ def _baselines(content: bytes, quantities: Sequence[Quantity]) -> dict[str, Samp
     return {kind: Samples(*of_kind) for kind, *of_kind in zip(kinds, *values, strict=True)}
 
 
-def _check(truth: Quantities) -> None:
+def _check_quantities(truth: Quantities) -> None:
     """Refuse a set that scores could not be computed from.
 
     Raises
@@ -352,7 +355,7 @@ def _table(truth: Quantities) -> pa.Table:
     )
 
 
-def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
+def write_quantities(folder: Path, truth: Quantities, published: bool = False) -> Path:
     """Write a set: first its draws, then the record that vouches for them.
 
     Parameters
@@ -379,7 +382,7 @@ def write(folder: Path, truth: Quantities, published: bool = False) -> Path:
         raise EpidemiaError(
             f"the task of a set of quantities must be named {PREFIX}..., not {truth.task}"
         )
-    _check(truth)
+    _check_quantities(truth)
     name = truth.task.removeprefix(PREFIX)
     if not published:
         check_set(name, folder, "the name")

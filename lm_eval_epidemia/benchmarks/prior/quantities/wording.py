@@ -51,7 +51,7 @@ def roundest(value: Array, cut: float) -> float:
     return least
 
 
-def inside(value: Array, low: float | None, high: float | None) -> np.ndarray:
+def is_inside(value: Array, low: float | None, high: float | None) -> np.ndarray:
     """Tell which values lie above `low` and not above `high`; a missing one does not."""
     kept = ~np.isnan(value)
     if low is not None:
@@ -61,7 +61,7 @@ def inside(value: Array, low: float | None, high: float | None) -> np.ndarray:
     return kept
 
 
-def number(bound: float, unit: str, alone: bool = True) -> str:
+def format_value(bound: float, unit: str, alone: bool = True) -> str:
     """Say a value: "66.5 kg", "$1,200"; not `alone`, without its unit where that comes later.
 
     Six decimals are shown at most: the surveys record fewer, so they part the same people.
@@ -72,7 +72,7 @@ def number(bound: float, unit: str, alone: bool = True) -> str:
     return f"{shown:.15g} {unit if alone else ''}".strip()
 
 
-def between(low: float | None, high: float | None, unit: str) -> str:
+def format_bounds(low: float | None, high: float | None, unit: str) -> str:
     """Say which values lie above `low` and not above `high`: "more than 66.5 and at most 79 kg".
 
     Where a bound is a hair below the number that is shown (79.69999999999999, a quantile of values
@@ -88,7 +88,7 @@ def between(low: float | None, high: float | None, unit: str) -> str:
     ]
     last = len(sides) - 1
     return " and ".join(
-        f"{side} {number(end, unit, k == last)}" for k, (side, end) in enumerate(sides)
+        f"{side} {format_value(end, unit, k == last)}" for k, (side, end) in enumerate(sides)
     )
 
 
@@ -155,14 +155,14 @@ def measured_clause(way: Variable, bounds: str, subject: Subject) -> str:
     return f"{whose} {subject.dated(way.measure.words)} {verb} {bounds}"
 
 
-def joined(clauses: Sequence[str]) -> str:
+def join_clauses(clauses: Sequence[str]) -> str:
     """Put clauses after their noun: " who is male, who has a degree and whose age is ..."."""
     if not clauses:
         return ""
     return " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
 
 
-def named(record: Record, vintage: str) -> str:
+def name_survey(record: Record, vintage: str) -> str:
     """Name a survey and its year: by its title, or as a file of the user's own is called.
 
     A draft has the name of its file for a title, until a person writes a better one.
@@ -174,7 +174,7 @@ def named(record: Record, vintage: str) -> str:
     return f"the {title} ({short.upper()}), {year}"
 
 
-def wording(
+def word_quantity(
     record: Record, vintage: str, way: Variable, level: int | None, clauses: Sequence[str]
 ) -> str:
     """Say what a quantity is.
@@ -208,5 +208,5 @@ def wording(
         what = f"the average {way.measure.words}" + (f" ({notes})" if notes else "")
         what += f" of the {part}, for a" if part else " of a"
     among = [f"{subject.relative} {way.among}"] if way.among else []
-    who = f"{subject.who}{joined([*among, *clauses])}"
-    return f"{subject.dated(what)} {who}, according to {named(record, vintage)}"
+    who = f"{subject.who}{join_clauses([*among, *clauses])}"
+    return f"{subject.dated(what)} {who}, according to {name_survey(record, vintage)}"
