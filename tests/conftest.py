@@ -50,20 +50,8 @@ RAW = REPOSITORY.parent / "shared" / "data"
 UNCHANGED = {REPOSITORY.resolve() / "task_yamls"}
 
 #: Files that take longest go first, so that no process is left alone with one at the end.
-SLOWEST = [
-    "test_commands",
-    "test_real_model",
-    "test_site",
-    "test_bad_files",
-    "test_finetune_study",
-    "test_harness",
-    "test_folders",
-    "test_endpoint",
-    "test_rooms",
-    "test_guard",
-    "test_own_records",
-    "test_served",
-]
+_SLOWEST = "commands real_model site bad_files finetune_study harness folders endpoint rooms guard"
+SLOWEST = [f"test_{name}" for name in f"{_SLOWEST} own_records served".split()]
 
 
 def pytest_collection_modifyitems(items):

@@ -46,25 +46,7 @@ PROGRAMS = r"(?:lm_eval|epidemia|python3?|pip|accelerate|tests/\w+)"
 #: Where a command may stand: an indented line, or text between backticks.
 COMMAND = re.compile(rf"^ {{4}}({PROGRAMS} .+)$|`({PROGRAMS} [^`]+)`", re.MULTILINE)
 #: What stands for something of the reader's, and what it is here.
-READERS = {
-    "MODEL": "tiny",
-    "FOLDER": "tiny",
-    "PATH_OR_ID": "tiny",
-    "T": "tiny",
-    "meta-llama/Llama-3.1-8B-Instruct": "tiny",
-    "HuggingFaceTB/SmolLM2-135M-Instruct": "tiny",
-    "FILE": "nsduh_2022.parquet",
-    "SURVEY": "nsduh",
-    "<name>": "nsduh",
-    "GROUP": "epidemia_low_nsduh",
-    "TASK": "epidemia_low_nsduh_heroin_ever_by_age",
-    "PATH/TO/lm_eval_epidemia-0.2.0-py3-none-any.whl": ".",
-    "RESULTS": "results/",
-    "OLD-FOLDER": "old",
-    "BASE": "tiny",
-    "INSTRUCT": "other",
-    '"n_samples": 200': '"n_samples": 20',
-}
+READERS = LISTS["readers"]
 #: Models of the scripted server.
 SERVED = ("PLAIN", "RETRIEVING", "NAME")
 #: An assignment of the shell, which later lines of the page use as $NAME.

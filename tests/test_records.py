@@ -158,24 +158,6 @@ def also(codes):
 
 
 @pytest.mark.parametrize(
-    ("levels", "line", "said"),
-    [
-        (["codes: [7]", "codes: [1, 2]", 'codes: ["0-9"]'], 18, "'L2' and 'L1' both include 1"),
-        (["codes: [1]", "at_least: 2, above: 3"], 17, "two cut points on one side"),
-        (["codes: [1]", "at_least: 2, below: 2"], 17, "no number lies between"),
-        (["codes: [1]", "codes: [[5, 3]]"], 17, "runs backwards"),
-        (["codes: [1]", "codes: [[null, 3]]"], 17, "expected a number or a range"),
-    ],
-)
-def test_nobody_belongs_to_two_levels(tmp_path, levels, line, said):
-    """What two levels both include would silently go to the last one; said in several lines."""
-    with pytest.raises(EpidemiaError) as error:
-        small(tmp_path, levels)
-    assert str(error.value).startswith(f"small.yaml:{line}: variables.x")
-    assert said in str(error.value)
-
-
-@pytest.mark.parametrize(
     ("levels", "missing"),
     [
         (["up_to: 5", "above: 5"], []),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import REPOSITORY
 from official import save
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -11,36 +12,7 @@ from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 from lm_eval_epidemia.surveys.read import read_columns
 
-RECORD = """
-survey: toy
-domain: other
-title: A toy survey
-publisher: Nobody
-homepage: none
-licence: none
-citation: none
-subject: a person in {year} who {conditions}
-design: {strata: area, psu: block}
-join: id
-vintages:
-  "2020": {year: 2020, files: [{name: toy.csv}], page: none}
-variables:
-  sex:
-    column: Sex
-    levels:
-      - {label: Male, phrase: is male, texts: [Male, "M"]}
-      - {label: Female, phrase: is female, texts: [Female]}
-    missing_texts: [Refused]
-  faith:
-    column: Faith
-    question: What is this person's faith?
-    levels:
-      - {label: None, phrase: has none, texts: ["None", "1"]}
-      - {label: Some, phrase: has one, texts: [Some]}
-tasks:
-  extra:
-    - {outcome: faith, given: [sex], title: "Toy: Faith by Sex"}
-"""
+RECORD = (REPOSITORY / "tests" / "data" / "texts.yaml").read_text()
 
 CODED = RECORD.replace('texts: [Male, "M"]', "codes: [1]").replace("texts: [Female]", "codes: [2]")
 
@@ -108,30 +80,6 @@ def test_numbers_where_words_are_expected_and_the_reverse(tmp_path, frame):
     restricted = RECORD.replace("join: id", "join: id\nuniverse: [{column: Faith, codes: [1]}]")
     with pytest.raises(EpidemiaError, match="Faith contains text such as"):
         load_microdata(load(tmp_path, restricted), save(frame, tmp_path / "toy.csv"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ('["None", "1"]', '["None", "Some "]', "'Some' and 'None' both include 'Some'"),
-        ("[Refused]", "[Female]", "'Female' and 'missing_texts' both include 'Female'"),
-        ("texts: [Some]", "codes: [1]", "'Some' has no 'texts', but other levels do"),
-        ("texts: [Some]", "texts: [Some], codes: [1]", "needs one of 'codes', 'texts'"),
-        ("column: Faith", "column: Faith\n    missing: [9]", "'missing' is for numbers"),
-        ("column: Faith", "column: Faith\n    measure: {words: faith}", "'measure' is for numbers"),
-        ("column: Faith", 'column: "Faith + Sex"', "cannot have texts"),
-    ],
-)
-def test_mistakes_in_levels_of_texts_are_named(tmp_path, old, new, said):
-    assert old in RECORD
-    with pytest.raises(EpidemiaError) as raised:
-        load(tmp_path, RECORD.replace(old, new))
-    assert said in str(raised.value) and str(raised.value).startswith("toy.yaml:")
-
-
-def test_missing_texts_without_texts(tmp_path):
-    with pytest.raises(EpidemiaError, match="'missing_texts' needs levels that have 'texts'"):
-        load(tmp_path, CODED)
 
 
 def test_a_word_far_down_makes_the_whole_column_words(tmp_path, monkeypatch):

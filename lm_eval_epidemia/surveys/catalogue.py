@@ -317,8 +317,14 @@ def read_record(text: str, name: str = "draft.yaml") -> Record:
     try:
         return Record.model_validate(data)
     except ValidationError as error:
-        lines = []
-        for problem in error.errors():
+        lines, problems = [], error.errors()
+        for problem in problems:
+            place = problem["loc"]
+            # Pydantic leaves out wrong levels, and then finds too few of them.
+            if problem["type"] == "too_short" and any(
+                place == other["loc"][: len(place)] != other["loc"] for other in problems
+            ):
+                continue
             field = ".".join(str(step) for step in problem["loc"]) or "record"
             message = problem["msg"].removeprefix("Value error, ")
             lines.append(f"{name}:{_line_of(tree, problem['loc'])}: {field}: {message}")
