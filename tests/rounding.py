@@ -10,7 +10,7 @@ the head, 64: `ROUNDINGS` in a row at most.
 
 That is a bound, not an estimate: what is seen is less than a hundredth of it. A wrong mask, token
 or position changes the log-probabilities of a random network by more than twenty times as much
-(`test_rounding.py` looks).
+(`test_real_model.py` looks).
 
 For the real model of `real_model.py`, of 30 layers, that bound would hide a shifted position. Its
 sums are long enough for the probabilistic one (Higham and Mary, A New Approach to Probabilistic
