@@ -378,11 +378,7 @@ def test_lettered_tasks_of_others_and_those_it_cannot_answer(mmlu_style):
         for task, how, said in (
             ("continued", {}, r"continued has the choice ' \d.*local-completions"),
             (f"{TASK}_sampled", {}, "run that task separately, with --model local-completions"),
-            (
-                TASK,
-                {"apply_chat_template": True},
-                "plain text, not chat messages: with --apply",
-            ),
+            (TASK, {"apply_chat_template": True}, "plain text, not chat messages: with --apply"),
             (TASK, {"chat": True}, "accepts chat messages.*--apply_chat_template"),
         ):
             with pytest.raises(EpidemiaError, match=said):

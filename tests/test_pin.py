@@ -95,8 +95,7 @@ def with_version(folder, found):
 
 
 @pytest.mark.parametrize(
-    ("found", "warned"),
-    [("0.4.14.dev1", 0), ("0.4.12", 1), ("0.5.0.dev2", 1)],
+    ("found", "warned"), [("0.4.14.dev1", 0), ("0.4.12", 1), ("0.5.0.dev2", 1)]
 )
 def test_an_lm_eval_that_was_forced_is_said_once_and_only_to_our_users(tmp_path, found, warned):
     code = (

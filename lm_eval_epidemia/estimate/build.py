@@ -26,12 +26,7 @@ from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.estimate.store import (
-    built_groundtruth,
-    folder_of,
-    folders,
-    list_available,
-)
+from lm_eval_epidemia.estimate.store import built_groundtruth, folder_of, folders, list_available
 from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import (
     keep,
@@ -229,11 +224,7 @@ def find_schemes(
 
 
 def build_tasks(
-    data: Microdata,
-    tasks: Sequence[Task],
-    folder: Path,
-    work: Work,
-    **about: Any,
+    data: Microdata, tasks: Sequence[Task], folder: Path, work: Work, **about: Any
 ) -> dict[str, str]:
     """Estimate tasks and write their truth, continuing where an interrupted build stopped.
 

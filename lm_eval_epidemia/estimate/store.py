@@ -36,12 +36,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import State, bases, read_disk_once, read_once, sha256_of, stamp
 from lm_eval_epidemia.estimate.meaning import check_meaning
-from lm_eval_epidemia.estimate.registry import (
-    Place,
-    entry_of,
-    find_damaged,
-    read_registry,
-)
+from lm_eval_epidemia.estimate.registry import Place, entry_of, find_damaged, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import (

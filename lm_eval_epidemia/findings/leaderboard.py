@@ -363,8 +363,7 @@ def tasks(results: Results) -> Finding:
     scores, known = add_metrics(results.scores, ("l1",)), list_leaves()
     names = [*map(in_way, scores["task"], scores["way"])]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
-        error=own_errors([*scores["draws"]]),
-        file=[file.name for file in scores["file"]],
+        error=own_errors([*scores["draws"]]), file=[file.name for file in scores["file"]]
     )
     table.insert(1, "task", names)
     table.insert(2, "title", [known[name].entry.title for name in names])

@@ -41,10 +41,7 @@ def to_estimate(value: float, error: float = math.nan) -> Estimate:
 
 
 def in_parts(
-    name: str,
-    rows: Iterable[Mapping[str, Any]],
-    runs: pd.DataFrame,
-    instead: Sequence[str] = (),
+    name: str, rows: Iterable[Mapping[str, Any]], runs: pd.DataFrame, instead: Sequence[str] = ()
 ) -> Finding:
     """Return a finding that has a column per part, for people.
 

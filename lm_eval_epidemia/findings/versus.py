@@ -123,8 +123,7 @@ def compare_models(
                 settings = settings_of_runs(before.loc[had])[[*conditions]]
                 has = "; ".join(f"{key} is {few(sorted({*of}))}" for key, of in settings.items())
                 raise OptionError(
-                    Option("where", conditions),
-                    f" leaves no run of {name!r}; its runs have: {has}",
+                    Option("where", conditions), f" leaves no run of {name!r}; its runs have: {has}"
                 )
     answered = answered_in(results)
     sides = _find_side(one, results, answered, other), _find_side(other, results, answered, one)

@@ -190,9 +190,7 @@ def _is_read(way: Way, row: Any, reply: str) -> bool:
 
 
 def ask_until_read(
-    requests: Sequence[Any],
-    ways: Mapping[str, Way],
-    ask: Callable[[list[Any], int], list[Any]],
+    requests: Sequence[Any], ways: Mapping[str, Way], ask: Callable[[list[Any], int], list[Any]]
 ) -> list[Any]:
     """Send requests; repeated ones only until a reply can be read.
 

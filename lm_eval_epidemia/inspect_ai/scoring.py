@@ -220,10 +220,7 @@ def parts() -> Metric:
 
 
 @scorer(
-    metrics=[
-        *(score(), score_stderr(), choice_mass(), unseen_mass(), unseen_effect()),
-        parts(),
-    ]
+    metrics=[*(score(), score_stderr(), choice_mass(), unseen_mass(), unseen_effect()), parts()]
 )
 def letters() -> Scorer:
     """Read the letters among the most likely first tokens."""

@@ -84,9 +84,7 @@ def iterate_questions(
 
 @task
 def epidemia_low(
-    way: str = "letters",
-    survey: str | list[str] = EVERY,
-    orderings: str | int = BALANCED,
+    way: str = "letters", survey: str | list[str] = EVERY, orderings: str | int = BALANCED
 ) -> Task:
     """Ask for survey answers of people about whom one thing is known.
 
@@ -106,9 +104,7 @@ def epidemia_low(
 
 @task
 def epidemia_high(
-    way: str = "letters",
-    survey: str | list[str] = EVERY,
-    orderings: str | int = BALANCED,
+    way: str = "letters", survey: str | list[str] = EVERY, orderings: str | int = BALANCED
 ) -> Task:
     """Ask for survey answers of people about whom two to five things are known.
 

@@ -484,11 +484,7 @@ def _make_task(data: Microdata, drawn: Draw, seed: int, number: int) -> FreshTas
 
 
 def build_set(
-    planned: FreshPlan,
-    *,
-    jobs: int = 1,
-    replace: bool = False,
-    progress: bool = True,
+    planned: FreshPlan, *, jobs: int = 1, replace: bool = False, progress: bool = True
 ) -> Made:
     """Build the set that was planned, in the user's folder of fresh tasks.
 

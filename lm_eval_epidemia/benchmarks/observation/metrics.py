@@ -75,10 +75,7 @@ def measure(answers: Sequence[Response]) -> Measurement:
     seen = {"seen": share}
     if measured is None:
         return Measurement(seen, {"score": None, "score_population": None})
-    draws = {
-        "score": measured.score_draws,
-        "score_population": measured.score_population_draws,
-    }
+    draws = {"score": measured.score_draws, "score_population": measured.score_population_draws}
     numbers = {
         "score": measured.score,
         "score_stderr": joint_error([draws["score"]]),
