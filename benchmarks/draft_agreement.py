@@ -23,7 +23,7 @@ import pyreadstat
 
 from lm_eval_epidemia.cli.printing import make_table, print_table
 from lm_eval_epidemia.surveys.catalogue import find_record, load_record
-from lm_eval_epidemia.surveys.draft.columns import Wishes
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions
 from lm_eval_epidemia.surveys.draft.drafting import draft_record
 from lm_eval_epidemia.surveys.variable import Variable
 
@@ -184,7 +184,7 @@ NHANES = {
 }
 
 
-def gss(data: Path, out: Path) -> tuple[list[Path], Wishes]:
+def gss(data: Path, out: Path) -> tuple[list[Path], DraftOptions]:
     frame = pd.read_parquet(data / "gss" / "GSS_2018_2021_2022_2024.parquet").astype(float)
     path = out / "gss7224_r3.sav"
     pyreadstat.write_sav(
@@ -194,12 +194,12 @@ def gss(data: Path, out: Path) -> tuple[list[Path], Wishes]:
         variable_value_labels={n: GSS[n][1] for n in GSS if GSS[n][1]},
         missing_ranges={"age": [{"lo": 98, "hi": 99}]},
     )
-    return [path], Wishes("mygss", weight="wtssps", year=2022)
+    return [path], DraftOptions("mygss", weight="wtssps", year=2022)
 
 
 def nsduh(
     data: Path, out: Path, name: str = "nsduh_2022", told: dict = NSDUH, weight: str = "ANALWT2_C"
-) -> tuple[list[Path], Wishes]:
+) -> tuple[list[Path], DraftOptions]:
     frame = pd.read_parquet(data / "nsduh" / f"{name}.parquet").drop(
         columns="QUESTID2", errors="ignore"
     )
@@ -211,10 +211,10 @@ def nsduh(
         column_labels={n: told[n][0] for n in frame if n in told},
         variable_value_labels={n: told[n][1] for n in told if told[n][1]},
     )
-    return [path], Wishes("mynsduh", weight=weight)
+    return [path], DraftOptions("mynsduh", weight=weight)
 
 
-def nhanes(data: Path, out: Path) -> tuple[list[Path], Wishes]:
+def nhanes(data: Path, out: Path) -> tuple[list[Path], DraftOptions]:
     paths = []
     for name in ("DEMO_L", "BMX_L", "DIQ_L", "ALQ_L"):
         frame = pd.read_parquet(data / "nhanes" / f"{name}.parquet").astype(float)
@@ -226,7 +226,7 @@ def nhanes(data: Path, out: Path) -> tuple[list[Path], Wishes]:
             file_format_version=5,
             column_labels={n: NHANES.get(n, n) for n in frame},
         )
-    return paths, Wishes("mynhanes", weight="WTMEC2YR", year=2023)
+    return paths, DraftOptions("mynhanes", weight="WTMEC2YR", year=2023)
 
 
 def values_of(paths: list[Path], column: str) -> np.ndarray:

@@ -41,10 +41,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.joint import cut_noise, joint_error
 from lm_eval_epidemia.score.score import (
     anchors,
-    mean,
+    answer_marginal,
+    answer_uniformly,
     position,
     scale_distance,
-    uniform,
     zero_distance,
 )
 from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
@@ -70,7 +70,7 @@ def noisy(truth, share):
 
 def stretched(truth, factor):
     """Move every cell away from what is true of all, or towards it."""
-    everyone = mean(truth.weights, truth.p)
+    everyone = answer_marginal(truth.weights, truth.p)
     moved = np.clip(everyone + factor * (truth.p - everyone), 0, None)
     return moved / moved.sum(axis=1, keepdims=True)
 
@@ -84,8 +84,8 @@ RESPONDENTS = {
     "tilt down": partial(tilted, strength=-0.3),
     "flattened": partial(stretched, factor=0.7),
     "overstated": partial(stretched, factor=1.3),
-    "knows averages only": lambda truth: mean(truth.weights, truth.p),
-    "uniform": lambda truth: uniform(truth.p),
+    "knows averages only": lambda truth: answer_marginal(truth.weights, truth.p),
+    "uniform": lambda truth: answer_uniformly(truth.p),
 }
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.report.site import build_site
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.published import add_published
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import read_elicited
@@ -147,7 +147,7 @@ def main() -> None:
                 file.write(text)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         started = time.perf_counter()
-        read_elicited(work / "large.jsonl", Asked(LARGE, "letters"))
+        read_elicited(work / "large.jsonl", LeafKey(LARGE, "letters"))
         took = time.perf_counter() - started
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(

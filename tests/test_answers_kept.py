@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.findings.cells import collect_answers, join_truth
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import KEPT, answers_of
 
@@ -25,8 +25,9 @@ WAYS = {
     **dict.fromkeys((TASK, SEVERAL), ("letters", "likelihood", "sampled", "stated")),
     HIGH: ("closed", "rag"),
 }
-ASKED = [Asked(task, way) for task, ways in WAYS.items() for way in ways]
-LETTERS, SAMPLED, STATED = Asked(TASK, "letters"), Asked(TASK, "sampled"), Asked(SEVERAL, "stated")
+ASKED = [LeafKey(task, way) for task, ways in WAYS.items() for way in ways]
+LETTERS, SAMPLED = LeafKey(TASK, "letters"), LeafKey(TASK, "sampled")
+STATED = LeafKey(SEVERAL, "stated")
 
 
 def run(folder, asked=ASKED, noise=0.3, **more):
@@ -48,7 +49,7 @@ def both(folder):
     """What is kept of every task and what its samples say, with its row; they are the same."""
     made = {}
     for row in read_results([folder]).scores.itertuples():
-        asked = Asked(row.task, row.way)
+        asked = LeafKey(row.task, row.way)
         kept, logged = answers_of(row.file, asked, row.said), answers_of(row.file, asked)
         assert kept.cells == logged.cells and kept.counts == pytest.approx(logged.counts, abs=0)
         for name in ("q", "by_position", "by_order"):
@@ -74,14 +75,14 @@ def test_they_are_those_of_the_samples_and_serve_without(ran, tmp_path):
     row, kept = both(run(tmp_path / "cut", [LETTERS], limit=2))[LETTERS]
     assert row.said.split(";")[0] == " ".join(map(str, kept.cells)) and len(kept.cells) == 2
     # Random orderings are kept where they are few.
-    asked = Asked(SEVERAL, "letters")
+    asked = LeafKey(SEVERAL, "letters")
     _, kept = both(run(tmp_path / "few", [asked], metadata={"orderings": "random:5"}))[asked]
     assert kept.by_order.shape == (2, 5, 4)
 
 
 def test_where_orderings_are_too_many_samples_are_read_or_missed(tmp_path):
     """Else an error that comes from the choice of orderings would count as 0."""
-    ((asked, (_, logged)),) = both(run(tmp_path, [Asked(MANY, "letters")], noise=2)).items()
+    ((asked, (_, logged)),) = both(run(tmp_path, [LeafKey(MANY, "letters")], noise=2)).items()
     assert logged.by_order.shape == (5, len(orderings(6)), 6)
     results = read_results([tmp_path])
     made, notes = collect_answers(results)

@@ -19,7 +19,7 @@ from report_parts import said as run
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings import cells
 from lm_eval_epidemia.report.render import FORMULA
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import read_elicited, sample_file
@@ -251,7 +251,7 @@ def test_samples_that_are_damaged_are_named(runs, task, damage, said):
 
 def test_memory_grows_by_the_answers_and_not_by_the_text(real, tmp_path):
     """Samples fifty times as long."""
-    asked, long = Asked(COCAINE, "sampled"), tmp_path / "long.jsonl"
+    asked, long = LeafKey(COCAINE, "sampled"), tmp_path / "long.jsonl"
     file = read_results([real / "noisy"]).scores["file"][0]
     long.write_bytes(sample_file(file, asked).read_bytes() * 50)
     tracemalloc.start()

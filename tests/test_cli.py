@@ -21,7 +21,7 @@ from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import run as harness_run
 from lm_eval_epidemia.models import demo
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.results.samples import read_elicited, sample_file
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
@@ -291,7 +291,7 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     folder = tmp_path / "epidemia-demo" / "knows_the_truth"
     scores = read_results([folder]).scores.set_index(["task", "way"])
     for task in demo.KEPT:
-        asked = Asked(task, "letters")
+        asked = LeafKey(task, "letters")
         path = sample_file(folder / "results_demo.json", asked)
         assert read_elicited(path, asked).l1 == pytest.approx(scores["l1"][asked])
 

@@ -16,7 +16,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.joint import cut_noise, joint_error
-from lm_eval_epidemia.score.score import mean, uniform, zero_one
+from lm_eval_epidemia.score.score import answer_marginal, answer_uniformly, zero_one
 
 
 def distributions(cells, levels):
@@ -39,12 +39,12 @@ def test_golden_distance_and_score():
     # Two cells of share 0.25 and 0.75; truth (0.2, 0.8) and (0.6, 0.4).
     weights, p = np.array([0.25, 0.75]), np.array([[0.2, 0.8], [0.6, 0.4]])
     # Uniform: 0.25 * (0.3 + 0.3) + 0.75 * (0.1 + 0.1) = 0.15 + 0.15 = 0.30
-    assert distance(weights, p, uniform(p)) == pytest.approx(0.30)
+    assert distance(weights, p, answer_uniformly(p)) == pytest.approx(0.30)
     # P(Y = 0) = 0.05 + 0.45 = 0.5, a tie, so the first level: (1, 0) for everyone:
     # 0.25 * (0.8 + 0.8) + 0.75 * (0.4 + 0.4) = 0.4 + 0.6 = 1.0
     assert distance(weights, p, zero_one(weights, p)) == pytest.approx(1.0)
     # Mean answers (0.5, 0.5): the same as uniform here.
-    assert distance(weights, p, mean(weights, p)) == pytest.approx(0.30)
+    assert distance(weights, p, answer_marginal(weights, p)) == pytest.approx(0.30)
     found = scoring.anchors(weights, p, perfect=0.05)
     assert found == pytest.approx((0.30, 1.0, 0.30, 0.05, 0.0))
     assert found.zero == pytest.approx(0.30)
@@ -105,7 +105,7 @@ def test_truth_scores_100_and_ignorance_0(problem, perfect):
     anchors = scoring.anchors(weights, p, perfect)
     assert anchors.score(distance(weights, p, p)) == 100
     if anchors.informative:
-        ignorant = [uniform(p), *([zero_one(weights, p)] if p.shape[1] == 2 else [])]
+        ignorant = [answer_uniformly(p), *([zero_one(weights, p)] if p.shape[1] == 2 else [])]
         for q in ignorant:
             assert anchors.score(distance(weights, q, p)) == pytest.approx(0, abs=1e-9)
 

@@ -31,7 +31,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import amounts, columns, variables, words
 from lm_eval_epidemia.surveys.draft.amounts import measure_of
-from lm_eval_epidemia.surveys.draft.columns import FileColumn, Wishes
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions, FileColumn
 from lm_eval_epidemia.surveys.draft.drafting import draft_record, write_draft
 from lm_eval_epidemia.surveys.draft.variables import kind_of
 from lm_eval_epidemia.surveys.draft.words import clean_text, marks
@@ -98,7 +98,7 @@ def test_what_becomes_of_codes(tmp_path, codes, labels, levels, missing, said):
     sex = np.random.default_rng(0).integers(1.0, 3, ROWS).astype(float)
     path = tmp_path / "codes2020.sav"
     file_of(path, {"x": labels} if labels else None, x=np.array(codes, float), sex=sex)
-    found = draft_record([path], Wishes(outcomes=["x"], given=["sex"]))
+    found = draft_record([path], DraftOptions(outcomes=["x"], given=["sex"]))
     record = loaded(found, tmp_path)
     assert labels_of(record, "x") == levels
     assert [low for low, _ in way(record, "x").missing] == missing
@@ -119,7 +119,7 @@ def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
 
     labels = {"x": {1: "Own", 2: "own ", 3: "Rent"}}
     path = file_of(tmp_path / "codes2021.sav", labels, sex=[1.0, 2], x=[1.0, 1, 2, 3])
-    found = draft_record([path], Wishes(outcomes=["x"], given=["sex"]))
+    found = draft_record([path], DraftOptions(outcomes=["x"], given=["sex"]))
     assert any("x: 'Own', 'own' look alike" in mark.says for mark in marks(found.text))
 
 
@@ -194,7 +194,7 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
         how = {"table_name": name, "file_format_version": 5}
         pyreadstat.write_xport(part, str(tmp_path / f"{name}.xpt"), **how)
     files = [tmp_path / "B.xpt", tmp_path / "A.xpt"]  # the weight is in the second
-    found = draft_record(files, Wishes("joined", weight="finalwt", year=2020))
+    found = draft_record(files, DraftOptions("joined", weight="finalwt", year=2020))
     record = loaded(found, tmp_path)
     assert record.join == "SEQN" and record.vintages["2020"].rows == ROWS
     assert [c.name for c in found.left_out["also in another file, which is used"]] == ["sex"]
@@ -208,10 +208,10 @@ def test_files_are_joined_by_the_number_of_a_person(tmp_path):
     expected = weight[other["gun"][other["gun"].isin(map(float, levels))].index].sum()
     assert known == pytest.approx(expected / weight.sum())
     with pytest.raises(EpidemiaError, match="--join nobody: not every file of"):
-        draft_record(files, Wishes("joined", weight="finalwt", year=2020, join="nobody"))
+        draft_record(files, DraftOptions("joined", weight="finalwt", year=2020, join="nobody"))
     pyreadstat.write_xport(other.assign(SEQN=1.0), str(tmp_path / "B.xpt"), table_name="B")
     with pytest.raises(EpidemiaError, match="SEQN has duplicates"):
-        draft_record(files, Wishes("joined", weight="finalwt", year=2020))
+        draft_record(files, DraftOptions("joined", weight="finalwt", year=2020))
 
 
 def test_one_year_of_several_is_selected(tmp_path):
@@ -220,25 +220,25 @@ def test_one_year_of_several_is_selected(tmp_path):
     frame["finalwt"] = frame["finalwt"].where(np.arange(len(frame)) % 7 > 0)
     path = tmp_path / "all.parquet"
     frame.to_parquet(path)
-    found = draft_record([path], Wishes(weight="finalwt"))
+    found = draft_record([path], DraftOptions(weight="finalwt"))
     record = loaded(found, tmp_path)
     year, weight = record.vintages["2022"].select
     assert (year.column, year.codes, weight.column) == ("year", ((2022, 2022),), "finalwt")
     kept = frame[(frame["year"] == 2022) & frame["finalwt"].notna()]
     assert check_files(record, [path]).rows == len(kept) == record.vintages["2022"].rows
     assert "happy" in {one.name for one in found.variables}
-    older = draft_record([path], Wishes(weight="finalwt", year=2018))
+    older = draft_record([path], DraftOptions(weight="finalwt", year=2018))
     assert "happy" not in {one.name for one in older.variables}
     with pytest.raises(EpidemiaError, match=r"--year 1999: .* has no record of that year"):
-        draft_record([path], Wishes(weight="finalwt", year=1999))
+        draft_record([path], DraftOptions(weight="finalwt", year=1999))
 
 
 def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
     path = tmp_path / "one.parquet"
     people().assign(year=2018.0).to_parquet(path)
-    plain = draft_record([path], Wishes(weight="finalwt")).source.sampling
+    plain = draft_record([path], DraftOptions(weight="finalwt")).source.sampling
     assert not any("year" in check for check in plain.checks)
-    found = draft_record([path], Wishes(weight="finalwt", year=2022))
+    found = draft_record([path], DraftOptions(weight="finalwt", year=2022))
     (said,) = [check for check in found.source.sampling.checks if "year" in check]
     assert said == "year is 2018 in every record, but --year is 2022: questions use 2022"
     assert "2022" in loaded(found, tmp_path).vintages
@@ -268,7 +268,7 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
     path = tmp_path / "nasty2022.sav"
     asked = {"happy": "%s {0} {conditions} #"}
     save(frame, path, column_labels=asked, variable_value_labels={**LABELS, "happy": nasty})
-    wishes = Wishes(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
+    wishes = DraftOptions(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
     record = load_record(write_draft(draft_record([path], wishes)))
     built = building.build_survey(record.survey, path, replicates=8, progress=False)
     # Two outcomes by age and by sex, the one of two answers by both, and P(Y) of each.
@@ -287,10 +287,10 @@ def test_a_guess_is_never_used_without_being_asked(sav):
     asks = "--weight finalwt --strata vstrat --psu vpsu to use it, or --weight none"
     with pytest.raises(EpidemiaError, match=asks):
         draft_record([sav])
-    alone = draft_record([sav], Wishes(weight="FINALWT")).source.sampling
+    alone = draft_record([sav], DraftOptions(weight="FINALWT")).source.sampling
     assert (alone.weight, alone.strata, alone.psu) == ("finalwt", "", "")
     assert any("vstrat and vpsu look like" in check for check in alone.checks)
-    alike = draft_record([sav], Wishes(weight="none", strata="none"))
+    alike = draft_record([sav], DraftOptions(weight="none", strata="none"))
     assert alike.source.sampling.weight == "" and not alike.source.sampling.checks
     assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
 
@@ -337,12 +337,12 @@ def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
     assert "it is not used as the weight; to use it, give --weight weight" in done.output
     text = (home / "surveys" / "kg.yaml").read_text()
     assert 'column: "weight"' in text and "# check: weight is" in text
-    taken = draft_record([path], Wishes(weight="weight", given=["sex"]))
+    taken = draft_record([path], DraftOptions(weight="weight", given=["sex"]))
     assert taken.source.sampling.weight == "weight"
     # A weight of records: beside it, kilograms are an answer.
     frame = pd.read_csv(path)
     frame.assign(wgt=1 + frame["weight"] / 100).to_csv(path, index=False)
-    beside = draft_record([path], Wishes(given=["sex"]), choose=everything)
+    beside = draft_record([path], DraftOptions(given=["sex"]), choose=everything)
     assert beside.source.sampling.weight == "wgt"
     assert "weight" in [each.name for each in beside.variables]
 
@@ -353,7 +353,7 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     path = tmp_path / "single2022.sav"
     save(frame, path)
     with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
-        draft_record([path], Wishes(weight="finalwt", strata="vstrat", psu="vpsu"))
+        draft_record([path], DraftOptions(weight="finalwt", strata="vstrat", psu="vpsu"))
     guessed = draft_record([path], choose=everything).source.sampling
     assert guessed.strata == "" and "single PSU" in guessed.checks[0]
 
@@ -370,7 +370,7 @@ def test_clusters_without_strata_are_of_one_stratum(home, tmp_path):
     with pytest.raises(EpidemiaError, match="--weight wgt --psu psu to use it"):
         draft_record([path])
     guessed = draft_record([path], choose=everything)
-    named = draft_record([path], Wishes(weight="wgt", psu="PSU"))
+    named = draft_record([path], DraftOptions(weight="wgt", psu="PSU"))
     assert guessed.source.sampling.psu == named.source.sampling.psu == "psu"
     assert loaded(named, tmp_path).design == Design(weight="wgt", psu="psu")
     write_draft(named)
@@ -405,10 +405,10 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     assert sum(len(plan.given) == 2 for plan in found.plans) == 4
     outcomes = [int(plan.outcome[1:]) for plan in found.plans if len(plan.given) == 1]
     assert len(set(outcomes)) >= 18 and max(outcomes) > 90
-    assert len(draft_record([path], Wishes(tasks=150)).plans) == 150
+    assert len(draft_record([path], DraftOptions(tasks=150)).plans) == 150
     assert len(found.variables) == 102
     names = [f"q{n}" for n in range(30)]
-    few = draft_record([path], Wishes(outcomes=names, given=["age", "sex"]))
+    few = draft_record([path], DraftOptions(outcomes=names, given=["age", "sex"]))
     made = (
         "40 of 60 possible tasks with one condition were made: --outcomes and --given choose them"
     )
@@ -419,7 +419,7 @@ def test_a_recoding_is_no_task(tmp_path):
     frame = people()[["sex", "gun", "happy"]].assign(woman=lambda f: f["sex"] - 1)
     path = tmp_path / "same2020.sav"
     save(frame, path)
-    found = draft_record([path], Wishes(outcomes=["woman", "happy"], given=["sex"]))
+    found = draft_record([path], DraftOptions(outcomes=["woman", "happy"], given=["sex"]))
     assert [plan.outcome for plan in found.plans] == ["happy"]
     assert "woman by sex" in found.notes[0]
 
@@ -459,7 +459,7 @@ def test_identifiers_are_left_out_unless_they_are_named(tmp_path, name, values):
     assert [column.name for column in columns] == [name]
     assert re.match(r"identifiers.*\(name one in --outcomes or --given to keep it\)", reason)
     assert "name one in --outcomes or --given to keep it" in drafted.text.replace("\n# ", " ")
-    kept = draft_record([path], Wishes(outcomes=[name], given=["sex"]))
+    kept = draft_record([path], DraftOptions(outcomes=[name], given=["sex"]))
     assert name in [each.column.name for each in kept.variables]
 
 

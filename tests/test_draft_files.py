@@ -27,7 +27,7 @@ from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import columns, tally, words
-from lm_eval_epidemia.surveys.draft.columns import Wishes
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions
 from lm_eval_epidemia.surveys.draft.drafting import draft_record, own_path, write_draft
 from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
@@ -145,7 +145,7 @@ def test_numbers_are_as_meant_and_dates_cost_themselves(home, tmp_path):
     frame["day"] = np.where(np.arange(ROWS) == 3, 6.4e12, 13.9e9)
     path = tmp_path / "x2020.sav"
     pyreadstat.write_sav(frame, str(path), variable_format={"day": "DATETIME20"})
-    found = draft_record([path], Wishes(outcomes=["drinks"], given=["sex", "grade"]))
+    found = draft_record([path], DraftOptions(outcomes=["drinks"], given=["sex", "grade"]))
     assert labels_of(loaded(found, tmp_path), "drinks") == ["0", "1"]
     assert [column.name for column in found.left_out["dates or times"]] == ["day"]
     with pytest.raises(EpidemiaError, match="column day contains dates or times"):
@@ -240,14 +240,14 @@ def test_labels_in_another_encoding(tmp_path):
     wrong = loaded(
         draft_record([path]), tmp_path
     )  # read as Western European, as files are that err
-    right = loaded(draft_record([path], Wishes(encoding="CP1251")), tmp_path)
+    right = loaded(draft_record([path], DraftOptions(encoding="CP1251")), tmp_path)
     assert labels_of(wrong, "q") == ["Äà", "Íåò"]
     assert labels_of(right, "q") == ["Да", "Нет"]
     # The record has no place for an encoding, so words are not read in one.
     frame["vote"] = np.resize(["a", "b", "b"], ROWS)
     pyreadstat.write_sav(frame, str(path))
     assert "vote" not in {
-        one.name for one in draft_record([path], Wishes(encoding="CP1251")).variables
+        one.name for one in draft_record([path], DraftOptions(encoding="CP1251")).variables
     }
     western = tmp_path / "west2020.csv"
     rows = "1,groß\n2,klein\n2,groß\n1,klein\n1,groß\n" * 20
@@ -271,7 +271,7 @@ def test_a_csv_that_windows_wrote_is_drafted_and_built(tmp_path, home):
     built = building.build_survey("windows2020", path, replicates=4, progress=False)
     assert len(built.tasks) == len(record.all_tasks)
     frame.to_csv(path, index=False)  # UTF-8 says the same, and is not remarked on
-    again = draft_record([path], Wishes(name="windows2020"))
+    again = draft_record([path], DraftOptions(name="windows2020"))
     assert again.text == found.text and not [note for note in again.notes if "UTF-8" in note]
 
 
@@ -294,7 +294,9 @@ def test_a_sas_file_is_drafted_and_built(tmp_path, home):
     with zipfile.ZipFile(REPOSITORY / "tests/data/iris.sas7bdat.zip") as archive:
         archive.extract("iris.sas7bdat", tmp_path)
     path = tmp_path / "iris.sas7bdat"
-    record = load_record(write_draft(draft_record([path], Wishes(year=2020, outcomes=["Species"]))))
+    record = load_record(
+        write_draft(draft_record([path], DraftOptions(year=2020, outcomes=["Species"])))
+    )
     assert labels_of(record, "species") == ["setosa", "versic", "virgin"]
     lengths = [level.intervals[0][0] for level in way(record, "sepal_length").levels[1:]]
     assert lengths == [5.1, 5.6, 6, 6.5]
@@ -320,7 +322,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
     )
     path = tmp_path / "odd2020.parquet"
     frame.to_parquet(path)
-    found = draft_record([path], Wishes(outcomes=["smokes", "perhaps"], given=["sex"]))
+    found = draft_record([path], DraftOptions(outcomes=["smokes", "perhaps"], given=["sex"]))
     record = loaded(found, tmp_path)
     assert labels_of(record, "smokes") == ["No", "Yes"]
     assert labels_of(record, "perhaps") == ["False", "True"]
@@ -332,7 +334,7 @@ def test_columns_of_a_parquet_file_that_hold_other_things(tmp_path):
 def test_a_zipped_file_is_named_with_what_is_in_it(sav, tmp_path):
     with zipfile.ZipFile(tmp_path / "mine2022.zip", "w") as archive:
         archive.write(sav, "mine2022.sav")
-    found = draft_record([tmp_path / "mine2022.zip"], Wishes(weight="finalwt"))
+    found = draft_record([tmp_path / "mine2022.zip"], DraftOptions(weight="finalwt"))
     (file,) = loaded(found, tmp_path).vintages["2022"].files
     assert (file.name, file.members) == ("mine2022.zip", ("mine2022.sav",))
 
@@ -347,7 +349,7 @@ def test_many_columns_and_many_rows_in_little_memory(tmp_path):
     rng = np.random.default_rng(0)
     wide = {f"q{n}": rng.integers(1, 5, 100) for n in range(699)}
     pq.write_table(pa.table({"sex": np.resize([1, 2, 2], 100), **wide}), tmp_path / "w2020.parquet")
-    found = draft_record([tmp_path / "w2020.parquet"], Wishes(outcomes=["q690"]))
+    found = draft_record([tmp_path / "w2020.parquet"], DraftOptions(outcomes=["q690"]))
     assert len(found.variables) == 500 and "q690" in {one.name for one in found.variables}
     assert sum(map(len, found.left_out.values())) == 700 - 500
     path = tmp_path / "long2020.parquet"
@@ -458,7 +460,7 @@ def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):
     """NSDUH as the agency codes it, without a label: codes that are far away are guessed."""
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(800).to_parquet(path)
-    found = draft_record([path], Wishes(name="mynsduh"), choose=everything)
+    found = draft_record([path], DraftOptions(name="mynsduh"), choose=everything)
     sampling = found.source.sampling
     assert (sampling.weight, sampling.strata, sampling.psu) == ("ANALWT2_C", "VESTR_C", "VEREP")
     record = loaded(found, tmp_path)

@@ -15,7 +15,7 @@ from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import tally, words
-from lm_eval_epidemia.surveys.draft.columns import Wishes
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions
 from lm_eval_epidemia.surveys.draft.drafting import draft_record, write_draft
 
 pytest.importorskip("pyreadstat")
@@ -85,10 +85,10 @@ def test_what_may_be_a_weight_by_its_values_is_asked_about(tmp_path, home, suffi
         draft_record([path])
     yes = CliRunner().invoke(cli.app, ["survey", "new", str(path), "--yes"])
     assert yes.exit_code == 1 and "zz may be one" in str(yes.exception)
-    none = draft_record([path], Wishes(weight="none"))
+    none = draft_record([path], DraftOptions(weight="none"))
     assert [[c.name for c in gone] for gone in none.left_out.values()] == [["zz"]]
-    assert draft_record([path], Wishes(weight="zz")).source.sampling.weight == "zz"
-    named = draft_record([path], Wishes(outcomes=["zz"], given=["sex"]))
+    assert draft_record([path], DraftOptions(weight="zz")).source.sampling.weight == "zz"
+    named = draft_record([path], DraftOptions(outcomes=["zz"], given=["sex"]))
     assert [plan.outcome for plan in named.plans] == ["zz"]
 
 
@@ -107,7 +107,7 @@ def test_what_a_weight_of_one_country_is_multiplied_by(tmp_path, columns, weight
     frame.assign(**dict.fromkeys(columns.split(), UNEVEN)).to_csv(path, index=False)
     with pytest.raises(EpidemiaError, match=r"^(anweight|pspwght)\b"):
         draft_record([path])
-    (check,) = draft_record([path], Wishes(weight=weight)).source.sampling.checks
+    (check,) = draft_record([path], DraftOptions(weight=weight)).source.sampling.checks
     assert said in check
 
 
@@ -144,7 +144,7 @@ def test_codes_above_very_many_numbers_stay_exact(tmp_path):
     assert counted.values[-12:-1].tolist() == np.unique(incomes)[-12:-1].tolist()
     frame = pd.DataFrame({"sex": np.resize(["m", "f"], 12_000), "inctot": incomes})
     frame.to_csv(path := tmp_path / "cps2021.csv", index=False)
-    found = draft_record([path], Wishes(outcomes=["inctot"], given=["sex"]))
+    found = draft_record([path], DraftOptions(outcomes=["inctot"], given=["sex"]))
     assert way(loaded(found, tmp_path), "inctot").missing == ((9_999_999, 9_999_999),)
     assert "inctot: 20% of the people have no answer: who was asked?" in found.text
 
@@ -159,7 +159,7 @@ def test_who_was_not_asked_is_marked(tmp_path, suffix):
         save(frame, path, variable_value_labels={"job": labels})
     else:
         frame.assign(job=frame["job"].map(labels)).to_csv(path, index=False)
-    text = draft_record([path], Wishes(outcomes=["job"], given=["sex"])).text
+    text = draft_record([path], DraftOptions(outcomes=["job"], given=["sex"])).text
     assert "job: 20% of the people have no answer ('Not applicable: under 18'): who was" in text
     assert "job: kept as an answer, or is it none?" in text
 
@@ -173,7 +173,7 @@ def test_a_file_in_another_language_and_of_several_years(tmp_path):
     frame["net"] = np.where(np.arange(ROWS) % 50, UNEVEN * 900 - 1000, -9999999).round()
     frame["bipolar"] = RANDOM.choice([-2, -1, 0, 1, 2, -9], ROWS)
     frame.to_csv(path := tmp_path / "x.csv", index=False)
-    record = loaded(found := draft_record([path], Wishes(year=2021)), tmp_path)
+    record = loaded(found := draft_record([path], DraftOptions(year=2021)), tmp_path)
     assert found.source.rows == ROWS / 3 and "give --psu hid, or" in found.notes[0]
     assert {*labels_of(record, "answer"), *labels_of(record, "agrees")} == {"ja", "nein", *scale}
     assert labels_of(record, "bipolar") == ["-2", "-1", "0", "1", "2"]
@@ -188,5 +188,5 @@ def test_a_file_in_another_language_and_of_several_years(tmp_path):
     assert [*found.left_out] == ["empty: nobody has an answer"]
     of_people(w_a=UNEVEN, w_b=UNEVEN + 1).to_csv(path := tmp_path / "z2021.csv", index=False)
     assert not {"w_a", "w_b"} & {
-        plan.outcome for plan in draft_record([path], Wishes(weight="w_a")).plans
+        plan.outcome for plan in draft_record([path], DraftOptions(weight="w_a")).plans
     }

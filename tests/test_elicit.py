@@ -11,7 +11,7 @@ import pytest
 
 from lm_eval_epidemia.ask import orderings as orders
 from lm_eval_epidemia.ask import prompts
-from lm_eval_epidemia.ask.prompts import ways_of
+from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -82,7 +82,8 @@ def one_prompt_per_task():
         survey = find_record(declared.survey)
         if name in store.list_available():
             truth = store.load_truth(name)
-            vintage, ways, given = truth.vintage, ways_of(truth), truth.given[len(truth.given) // 2]
+            vintage, ways = truth.vintage, find_variables(truth)
+            given = truth.given[len(truth.given) // 2]
         else:
             vintage = survey.official
             ways = {v: survey.variables[v][0] for v in (declared.outcome, *declared.given)}

@@ -24,7 +24,7 @@ from lm_eval_epidemia.findings import find, tuning
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.report.figures import save_losses
 from lm_eval_epidemia.results.card import LOSSES, TUNED_CARD, DatasetCard, Tuned, write_card
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.score.score import Anchors, draw_truths
 
 RACE, MARIJUANA = AGE.replace("age", "race"), AGE.replace("cocaine", "marijuana")
@@ -162,7 +162,7 @@ def tuned(tmp_path_factory):
     finding, (own, _) = find("tuning")(made), collect_answers(made)
     runs = [scores(made, name)["run"].iloc[0] for name in ("small-1B", NAMES["more"])]
     # The answers of the base, and of the adapter that has seen more, by task.
-    sides = {of: [own[run, Asked(of, "letters")].q for run in runs] for of in TASKS[:4]}
+    sides = {of: [own[run, LeafKey(of, "letters")].q for run in runs] for of in TASKS[:4]}
     of = {"table": finding.table, "left_out": "\n".join(finding.left_out), "sides": sides}
     return SimpleNamespace(folder=folder / "results", made=made, **of)
 

@@ -224,7 +224,7 @@ def test_who_states_the_truth(nhanes):
     assert shares[0] == pytest.approx([0, 5 / 74, 69 / 74, 0])
     # (25 + (25 - s) + (75 - s) + 25) / 4 points, s being the share below: 37.5 without any.
     assert priors.calibration_error(worth.position) == pytest.approx(37.5 - 100 * 5 / 74 / 2)
-    assert priors.worth(worth.wins.mean(axis=0)) == priors.MORE
+    assert priors.count_worth(worth.wins.mean(axis=0)) == priors.MORE
 
 
 @pytest.mark.parametrize("family", ["normal", "beta", "lognormal"])
@@ -499,7 +499,7 @@ def test_lines_that_cannot_be_read(truth, said):
     ],
 )
 def test_worth(rates, expected):
-    assert priors.worth(np.array(rates)) == pytest.approx(expected)
+    assert priors.count_worth(np.array(rates)) == pytest.approx(expected)
 
 
 def test_quarters():

@@ -15,7 +15,7 @@ from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known
 from lm_eval_epidemia.findings.countries import places as finding
 from lm_eval_epidemia.findings.countries import regions
 from lm_eval_epidemia.findings.task import curve, distribution
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import score as scoring
 
@@ -58,7 +58,7 @@ def test_alike_is_a_scale_of_its_own(name):
     cells = list(zip(of.names, known.weights, strict=True))
     total = {place: sum(w for other, w in cells if other == place) for place, _ in cells}
     weights = np.array([w / total[place] / len(total) for place, w in cells])
-    ends = scoring.uniform(known.p), scoring.zero_one(weights, known.p)
+    ends = scoring.answer_uniformly(known.p), scoring.zero_one(weights, known.p)
     zero = min(distance(weights, known.p, end) for end in ends)
     for q in (known.p, *ends):
         expected = 100 * max(1 - distance(weights, q, known.p) / zero, 0)
@@ -115,7 +115,7 @@ def test_rounding_is_half_the_last_digit_and_moves_no_score_by_more():
 def test_who_is_known_is_asked_the_most_that_some_model_was():
     """A run that was cut off does not change what the others are held against."""
     truth = store.load_truth(WORLD + "obese_by_country")
-    asked = Asked(truth.task, "letters")
+    asked = LeafKey(truth.task, "letters")
     parts = [part_of(truth), part_of(truth, np.arange(len(truth.p)) < 5)]
     groups = [AnsweredGroup(0, "g", {asked: (of, Elicited(of.p))}) for of in parts]
     for order in (groups, groups[::-1]):

@@ -137,7 +137,7 @@ def test_errors_and_wins_are_means_over_quantities(results, seen):
     # What they are worth, from the ends of the rates' intervals.
     rates = [seen("wins", "o4-mini", f"N = {size}") for size in quantity.SIZES]
     for name, side in (("worth N", 0), ("at least", -1.96), ("at most", 1.96)):
-        expected = metrics.worth(np.array([rate.value + side * rate.error for rate in rates]))
+        expected = metrics.count_worth(np.array([rate.value + side * rate.error for rate in rates]))
         assert seen("wins", "o4-mini", name).value == expected, name
 
 

@@ -62,7 +62,7 @@ def test_what_the_released_answers_give(truth, model):
     sd, there = truth.column("marginal_sd"), ~np.isnan(judged.error)
     mine, theirs = ((x / sd)[there] for x in (judged.error, judged.baseline_error[:, 0]))
     numbers = [wins, f"{mine.mean() / theirs.mean():.2f}", ratio, *others]
-    worth = priors.worth(mean_of(judged.wins, axis=0))
+    worth = priors.count_worth(mean_of(judged.wins, axis=0))
     numbers += [
         f"{mean_of(mean_of(low)):.3f}"[1:],
         {priors.FEWER: "<5", priors.MORE: ">30"}.get(worth, f"{worth:.1f}"),

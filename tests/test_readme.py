@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.results.published import find_observed
-from lm_eval_epidemia.score.score import mean
+from lm_eval_epidemia.score.score import answer_marginal
 
 README = (REPOSITORY / "README.md").read_text()
 SCORES = (REPOSITORY / "docs" / "start" / "reading-a-score.md").read_text()
@@ -80,7 +80,7 @@ def test_its_scores_are_of_the_same_whole_tasks():
     def averages_known(task, way):
         """Score telling everybody's answers, as one is told in this way."""
         part = part_of(store.load_truth(task))
-        told = WAYS[way].told(mean(part.truth.weights, part.truth.p)[0])
+        told = WAYS[way].told(answer_marginal(part.truth.weights, part.truth.p)[0])
         return float(part.score_of(part.distance(np.broadcast_to(told, part.p.shape))))
 
     averages = [

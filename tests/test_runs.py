@@ -240,7 +240,7 @@ def test_references_are_cut_as_the_run_they_stand_beside(tmp_path, tmp_path_fact
 
 def test_the_reference_draws_as_many_answers_as_the_run_it_stands_beside(tmp_path):
     sampled, truth, expected = f"{SALARY}_sampled", store.load_truth(SALARY), {}
-    q, rng = respondents.mean(truth.weights, truth.p), np.random.default_rng(1)
+    q, rng = respondents.answer_marginal(truth.weights, truth.p), np.random.default_rng(1)
     for number in (20, 100):
         drawn = {"config": SMALL, "metadata": {"n_samples": number}}
         write(tmp_path / str(number), {COCAINE: (40.0, 3.0), sampled: (30.0, 3.0)}, **drawn)

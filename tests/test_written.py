@@ -17,7 +17,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, letters, metric
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.samples import answers_in, read_elicited
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score.score import Anchors
@@ -110,7 +110,7 @@ def test_samples_that_hold_unreadable_replies_are_json_and_are_read(task, way, t
         with samples.open("a") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
     # The first cell has an unreadable reply; the shares of any other sum to 1 all the same.
-    assert read_elicited(samples, Asked(task, way)).q.sum(axis=1) == pytest.approx(1, abs=1e-12)
+    assert read_elicited(samples, LeafKey(task, way)).q.sum(axis=1) == pytest.approx(1, abs=1e-12)
 
 
 # Prompts that a server's content filter declines count as if they had not been asked.
@@ -155,7 +155,7 @@ def test_a_declined_prompt_is_left_out_and_counted(how, tmp_path, caplog):
         for each in samples:
             each |= {name: sanitize_list(each[name]) for name in ("resps", "filtered_resps")}
         (tmp_path / "samples.jsonl").write_text("\n".join(map(json.dumps, samples)))
-        assert len(answers_in(tmp_path / "samples.jsonl", Asked(TASK, "letters"))) == 46
+        assert len(answers_in(tmp_path / "samples.jsonl", LeafKey(TASK, "letters"))) == 46
 
 
 def test_a_run_of_which_too_much_is_declined_stops_with_the_reason(tmp_path):

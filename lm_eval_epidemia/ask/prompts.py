@@ -205,7 +205,7 @@ class TaskQuestions(NamedTuple):
         return subject.format(**known | by_name)
 
 
-def ways_of(truth: store.GroundTruth) -> dict[str, Variable]:
+def find_variables(truth: store.GroundTruth) -> dict[str, Variable]:
     """Return how each variable of a task was recorded in its ground truth."""
     survey = find_record(truth.survey)
     return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
@@ -223,7 +223,7 @@ class Wording:
 
     def __init__(self, truth: store.GroundTruth, wording: str = "") -> None:
         self._task, self._given = declared_task(truth.task), truth.given
-        about = find_record(truth.survey), truth.vintage, self._task, ways_of(truth)
+        about = find_record(truth.survey), truth.vintage, self._task, find_variables(truth)
         self._questions = TaskQuestions(*about, wording)
 
     def question(self, cell: int) -> str:

@@ -238,7 +238,7 @@ def _show_truth(truth: Truth, every: bool) -> None:
             interval = (
                 f" ({low:.1f}-{high:.1f})" if len(answers) <= FEW else f"±{high / 2 - low / 2:.1f}"
             )
-            row.append(f"{100 * truth.p[cell, level]:.1f}{interval * is_sampled}")
+            row.append(f"{100 * truth.p[cell, level]:.1f}{interval if is_sampled else ''}")
         table.add_row(*row)
     what = f"per cent who answer {heads[0]!r}" if levels == 2 else "per cent by answer"
     precision = ", with 95 % intervals" if len(answers) <= FEW else " ± half a 95 % interval"

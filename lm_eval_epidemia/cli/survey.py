@@ -64,13 +64,13 @@ def new(
 ) -> None:
     """Draft a survey's record (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
-    from lm_eval_epidemia.surveys.draft.columns import Wishes
+    from lm_eval_epidemia.surveys.draft.columns import DraftOptions
     from lm_eval_epidemia.surveys.draft.words import CHECK
 
     called = drafting.fitting_name(files, name)
     drafting.check_free(drafting.own_path(called))
     named = _split_names(outcomes), _split_names(given)
-    wishes = Wishes(name, weight, strata, psu, *named, join, encoding, year)
+    wishes = DraftOptions(name, weight, strata, psu, *named, join, encoding, year)
     choose = _accept if yes else _ask if _on_terminal() else None
     draft = drafting.draft_record(files, wishes, choose, progress=True)
     path = drafting.write_draft(draft)

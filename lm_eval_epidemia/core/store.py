@@ -29,7 +29,7 @@ _disk: list[Any] = []
 _known: dict[Any, tuple[Any, list[tuple[str, str]]]] = {}
 
 
-def bases() -> list[tuple[Path, State]]:
+def list_bases() -> list[tuple[Path, State]]:
     """Return the folders of what the user built and of what ships; the former takes precedence."""
     shipped = paths.shipped_groundtruth()
     built = paths.home() / "groundtruth"

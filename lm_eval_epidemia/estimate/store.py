@@ -34,7 +34,14 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import State, bases, read_disk_once, read_once, sha256_of, stamp
+from lm_eval_epidemia.core.store import (
+    State,
+    list_bases,
+    read_disk_once,
+    read_once,
+    sha256_of,
+    stamp,
+)
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import Place, entry_of, find_damaged, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
@@ -182,7 +189,7 @@ def folder_of(task: Task, base: Path) -> Path:
     survey = find_record(task.survey)
     levels = survey.variables[task.outcome][0].levels
     is_wide = survey.is_joint(task.outcome) and len(levels) > 4
-    return base / f"{APART[task.kind]}{WIDE * is_wide}"
+    return base / f"{APART[task.kind]}{WIDE if is_wide else ''}"
 
 
 def folders(base: Path) -> list[Path]:
@@ -226,7 +233,9 @@ def _is_sound(name: str, place: Place) -> bool:
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
     usable, known, declared = _of_sets(), records(), all_tasks()
-    for folder, state in ((folder, state) for base, state in bases() for folder in folders(base)):
+    for folder, state in (
+        (folder, state) for base, state in list_bases() for folder in folders(base)
+    ):
         wrong = find_damaged(folder)
         for place in (Place(folder, key, state) for key in read_registry(folder)):
             if place.key in wrong:

@@ -13,7 +13,7 @@ from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.findings.task import find_asked
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 
@@ -89,7 +89,7 @@ def order_bias(results: Results, task: str = "") -> Finding:
 
 def _by_letter(
     results: Results, task: str = ""
-) -> tuple[dict[tuple[int, Asked], TaskAnswers], list[str]]:
+) -> tuple[dict[tuple[int, LeafKey], TaskAnswers], list[str]]:
     """Read the answers to all tasks, or to one, which must be asked by letter."""
     only = find_asked(task) if task else None
     if only and only.way != "letters":
@@ -97,7 +97,7 @@ def _by_letter(
     return collect_answers(results, lambda asked: asked.way == "letters" and only in (None, asked))
 
 
-def _density(made: dict[tuple[int, Asked], TaskAnswers]) -> pd.DataFrame:
+def _density(made: dict[tuple[int, LeafKey], TaskAnswers]) -> pd.DataFrame:
     """Return every answer ``q`` beside its truth ``p``, with bins of both and its weight."""
     tasks = Counter(run for run, _ in made)
     parts = [pd.DataFrame(columns=["run", "q", "p", "share"])]

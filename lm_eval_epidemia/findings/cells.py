@@ -18,7 +18,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.results.choose import own_scores
-from lm_eval_epidemia.results.decode import Asked, leaf
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers, answers_of
 
@@ -39,7 +39,7 @@ class AnsweredGroup(NamedTuple):
 
     run: int
     group: str
-    tasks: dict[Asked, tuple[Part, Elicited]]
+    tasks: dict[LeafKey, tuple[Part, Elicited]]
     who: str = ""
 
     @property
@@ -57,16 +57,16 @@ class AnsweredGroup(NamedTuple):
 
 def collect_answers(
     results: Results,
-    wanted: Callable[[Asked], object] = lambda asked: True,
+    wanted: Callable[[LeafKey], object] = lambda asked: True,
     benchmark: Benchmark = OBSERVATION,
-) -> tuple[dict[tuple[int, Asked], TaskAnswers], list[str]]:
+) -> tuple[dict[tuple[int, LeafKey], TaskAnswers], list[str]]:
     """Read what runs answered about surveys, by run and task; and say what is not known."""
-    made: dict[tuple[int, Asked], TaskAnswers] = {}
+    made: dict[tuple[int, LeafKey], TaskAnswers] = {}
     notes: list[str] = []
     missing, unordered = Counter[str](), Counter[str]()
     row: Any
     for row in add_metrics(own_scores(results), ("l1",)).itertuples():
-        asked, name = Asked(row.task, row.way), results.runs["name"][row.run]
+        asked, name = LeafKey(row.task, row.way), results.runs["name"][row.run]
         is_known = leaf(asked).benchmark is benchmark and wanted(asked)
         if not is_known or (benchmark.scored and math.isnan(row.value)):
             continue
@@ -103,7 +103,7 @@ def collect_answers(
 
 def group_answers(
     results: Results,
-    wanted: Callable[[Asked], object] = lambda asked: True,
+    wanted: Callable[[LeafKey], object] = lambda asked: True,
     fits: Callable[[Part], object] = lambda part: True,
 ) -> tuple[list[AnsweredGroup], list[str]]:
     """Put answers beside the truth, by run and group; and say what is left out, and why.
@@ -136,7 +136,7 @@ def group_answers(
 
 
 def join_truth(
-    asked: Asked, own: TaskAnswers, cells: Sequence[int] | None = None
+    asked: LeafKey, own: TaskAnswers, cells: Sequence[int] | None = None
 ) -> tuple[Part, Elicited]:
     """Join the answers in some or all cells with the truth of these cells.
 
@@ -165,7 +165,7 @@ def add_known(
     """
     yield from groups
     for name in dict.fromkeys(group.group for group in groups):
-        parts: dict[Asked, Part] = {}
+        parts: dict[LeafKey, Part] = {}
         for group in groups:
             if group.group == name:
                 for asked, (part, _) in group.tasks.items():

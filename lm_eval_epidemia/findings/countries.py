@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from lm_eval_epidemia.ask.prompts import ways_of
+from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.benchmarks.observation import places as measures
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.core.distance import Array
@@ -40,7 +40,7 @@ def _places(part: Part) -> measures.Places:
 
 #: Respondents that are known, and what they answer.
 KNOWN: dict[str, Callable[[Part], Array]] = {
-    KNOWS_MARGINAL: lambda part: scoring.mean(part.weights, part.p),
+    KNOWS_MARGINAL: lambda part: scoring.answer_marginal(part.weights, part.p),
     "knows its region's average": lambda part: measures.average_places(
         part, _places(part), "region"
     ),
@@ -104,7 +104,7 @@ def regions(results: Results) -> Finding:
 
 def countries_of(truth: store.GroundTruth) -> tuple[int, dict[str, str]] | None:
     """Return which condition of a task is a country, and the ISO 3166 code of each; or None."""
-    ways = ways_of(truth)
+    ways = find_variables(truth)
     for place, name in enumerate(all_tasks()[truth.task].given):
         codes = {
             level.label: next(filter(CODE.fullmatch, level.names), "")

@@ -22,7 +22,7 @@ from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, grade_effec
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     TASKS,
     DoPair,
-    Questions,
+    GraphQuestions,
     make_questions,
 )
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
@@ -30,7 +30,7 @@ from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
 from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.replicates import Said
+from lm_eval_epidemia.results.replicates import RecordedAnswers
 from lm_eval_epidemia.score.estimates import (
     Estimate,
     average,
@@ -84,8 +84,8 @@ Cells = dict[str, dict[str, Estimate]]
 class GraphAnswers(NamedTuple):
     """A model's answers in a task, with the truth."""
 
-    truth: Questions
-    said: Said
+    truth: GraphQuestions
+    said: RecordedAnswers
     found: Graded
 
     def labels(self, of: Callable[[Any], str]) -> NDArray[np.str_]:
@@ -134,7 +134,7 @@ def _read_asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Gro
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
         for task, way, said in of[["task", "way", "said"]].itertuples(index=False):
-            if isinstance(said, Said):
+            if isinstance(said, RecordedAnswers):
                 truth = WAYS[way].load(task)
                 known[of_task[task], way] = GraphAnswers(truth, said, grade_effects(truth, *said))
         for way in ways:

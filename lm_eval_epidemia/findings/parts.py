@@ -63,5 +63,6 @@ def in_parts(
     note = made.note + (
         f" {printed}" if (made.table["kind"] == "published").any() and printed else ""
     )
-    note += ALIKE_NOTE * bool((table["error"].isna() & (table["samples"] > 1)).any())
+    if (table["error"].isna() & (table["samples"] > 1)).any():
+        note += ALIKE_NOTE
     return replace(made, note=note)

@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
 from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, Judged, mean_of
-from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, beatable, knower, select_all
+from lm_eval_epidemia.benchmarks.prior.metrics import (
+    JudgedTask,
+    find_beatable,
+    judge_knower,
+    select_all,
+)
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
@@ -48,7 +53,7 @@ def select_stated(results: Results) -> pd.DataFrame:
 
 @lru_cache(maxsize=16)
 def _knower(task: str, _fingerprint: str) -> JudgedTask:
-    return knower(store.load_quantities(task))
+    return judge_knower(store.load_quantities(task))
 
 
 def list_knowers(results: Results) -> pd.DataFrame:
@@ -87,7 +92,7 @@ def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "jud
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
-    can = chosen & beatable(known)[:, size]
+    can = chosen & find_beatable(known)[:, size]
     return metrics.average_quantities(known, can, getattr(known.judged, field)[:, size])
 
 
@@ -185,7 +190,7 @@ def wins(results: Results) -> Finding:
         part = [(known, select_all(known)) for known in tasks]
         rates = [average_tasks(part, measure) for measure in MEASURES["wins"].values()]
         ends = {
-            name: metrics.worth(
+            name: metrics.count_worth(
                 np.array([rate.value + side * REACH * rate.error for rate in rates])
             )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
@@ -196,7 +201,7 @@ def wins(results: Results) -> Finding:
     unbeaten = [
         f"{quantity.name} of {task} (N = {', '.join(map(str, np.array(SIZES)[~can]))})"
         for task, known in list_knowers(results)[["task", "said"]].itertuples(index=False)
-        for quantity, can in zip(known.truth.quantities, beatable(known), strict=True)
+        for quantity, can in zip(known.truth.quantities, find_beatable(known), strict=True)
         if not can.all()
     ]
     says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] if unbeaten else []
@@ -238,7 +243,7 @@ _PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
     "error ratio": partial(_average_place, "ratio", ...),
     "in the first quarter": lambda known: _first_quarter(known.dropped),
     "the same with failures counted": lambda known: _first_quarter(known.judged),
-    "worth answers": lambda known: metrics.worth(mean_of(known.dropped.wins, axis=0)),
+    "worth answers": lambda known: metrics.count_worth(mean_of(known.dropped.wins, axis=0)),
 }
 
 

@@ -75,7 +75,7 @@ class _Statement(NamedTuple):
     ranges: Array
 
 
-def page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
+def make_page_data(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
     """Return the contents of the site's page of quantities, whether or not anybody was asked.
 
     Parameters

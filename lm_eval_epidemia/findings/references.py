@@ -21,7 +21,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.results.choose import KEY
-from lm_eval_epidemia.results.decode import Asked, leaf
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.score import monte_carlo
 from lm_eval_epidemia.score import score as scoring
 
@@ -61,12 +61,12 @@ def _part(task: str, fingerprint: str, cells: int) -> Part:
 
 @lru_cache(maxsize=8192)
 def _score_respondent(
-    asked: Asked, fingerprint: str, cells: int, answers: int, kind: str
+    asked: LeafKey, fingerprint: str, cells: int, answers: int, kind: str
 ) -> KnownScore:
     part = _part(asked.task, fingerprint, cells)
     # Told how common answers are in the whole task, whatever part of it is asked.
-    knows = scoring.mean(part.truth.weights, part.truth.p)
-    believed = (knows if kind == AVERAGES else scoring.uniform(part.truth.p))[0]
+    knows = scoring.answer_marginal(part.truth.weights, part.truth.p)
+    believed = (knows if kind == AVERAGES else scoring.answer_uniformly(part.truth.p))[0]
     q = np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape)
     l1 = part.distance(q)
     if answers:
@@ -79,7 +79,7 @@ def _score_respondent(
     return KnownScore(float(np.mean(part.score_of(l1))), float(np.mean(l1)))
 
 
-def find_part(asked: Asked, seen: float, truth: str = "") -> Part | None:
+def find_part(asked: LeafKey, seen: float, truth: str = "") -> Part | None:
     """Return the part of a task that was asked.
 
     Prompts are asked in the order of the cells, so ``--limit`` keeps the first ones, whose shares
@@ -104,11 +104,11 @@ def find_part(asked: Asked, seen: float, truth: str = "") -> Part | None:
 PART = ["task", "way", "seen", "task_version", "truth"]
 
 
-def _parts(scores: pd.DataFrame, *by: pd.Series) -> Iterator[tuple[Part | None, Asked, Any, Any]]:
+def _parts(scores: pd.DataFrame, *by: pd.Series) -> Iterator[tuple[Part | None, LeafKey, Any, Any]]:
     """Yield each part that was asked, its task, the values of `by`, and the rows' places."""
     places = scores.groupby([*PART, *by], sort=False).indices
     for (task, way, seen, version, truth, *more), rows in places.items():
-        yield find_part(Asked(task, way), seen, version or truth), Asked(task, way), more, rows
+        yield find_part(LeafKey(task, way), seen, version or truth), LeafKey(task, way), more, rows
 
 
 def score_known(scores: pd.DataFrame, runs: pd.DataFrame, kind: str = AVERAGES) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.ask.prompts import Wording, ways_of
+from lm_eval_epidemia.ask.prompts import Wording, find_variables
 from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
@@ -16,7 +16,7 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.finding import WHO, Finding, make_finding
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.results.decode import Asked
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval
@@ -26,7 +26,7 @@ from lm_eval_epidemia.surveys.catalogue import all_tasks
 LISTED = 12
 
 
-def find_asked(task: str) -> Asked:
+def find_asked(task: str) -> LeafKey:
     """Return a task about a distribution, by its lm-eval name.
 
     Raises
@@ -36,7 +36,7 @@ def find_asked(task: str) -> Asked:
     """
     if task not in list_leaves():
         raise EpidemiaError(f"no task {task!r} ({suggest(task, list_leaves())})")
-    asked = Asked(list_leaves()[task].entry.name, list_leaves()[task].way)
+    asked = LeafKey(list_leaves()[task].entry.name, list_leaves()[task].way)
     if asked.way not in OBSERVATION.ways:
         raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
     return asked
@@ -78,7 +78,10 @@ def cells_of(results: Results, task: str) -> Finding:
     ends = {"low": low.ravel(), "high": high.ravel()}
     parts = [every.assign(model="truth", kind="survey", value=p, **ends)]
     ran = {results.runs["weights"][run].model for run, _ in made}
-    known = {AVERAGES: scoring.mean(truth.weights, truth.p), UNIFORM: scoring.uniform(truth.p)}
+    known = {
+        AVERAGES: scoring.answer_marginal(truth.weights, truth.p),
+        UNIFORM: scoring.answer_uniformly(truth.p),
+    }
     for kind, q in known.items():
         if f"epidemia-baseline kind={kind}" not in ran:
             whose = {"model": f"{RESPONDENTS[kind]} (baseline)", "kind": "respondent"}
@@ -116,7 +119,7 @@ def curve(results: Results, task: str) -> Finding:
     if len(given) != 1:
         raise EpidemiaError(f"{task} has several conditions, so it has no curve")
     rank = np.arange(len(truth.given))
-    if len(rank) > LISTED and not ways_of(truth)[given[0]].ordered:
+    if len(rank) > LISTED and not find_variables(truth)[given[0]].ordered:
         rank = np.argsort(np.argsort(truth.p[:, 0], kind="stable"))
     table = every.table[every.table["place"] == 0]
     table = table.assign(rank=rank[table["cell"]])

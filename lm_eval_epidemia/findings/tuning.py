@@ -36,7 +36,7 @@ from lm_eval_epidemia.findings.mean import add_metrics, average, group_scores, i
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, score_known
 from lm_eval_epidemia.results.card import LOSSES, Tuned, read_card
 from lm_eval_epidemia.results.choose import KEY, keep_runs, settings_of_runs
-from lm_eval_epidemia.results.decode import Asked, to_printable
+from lm_eval_epidemia.results.decode import LeafKey, to_printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN
@@ -121,14 +121,14 @@ def _join_bases(results: Results) -> pd.DataFrame:
 def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
     """Return the change in every task, by tuned run and group, and in cells; what is left out."""
     both = _join_bases(results)
-    asked = {*map(Asked, both["task"], both["way"])}
+    asked = {*map(LeafKey, both["task"], both["way"])}
     made, left_out = collect_answers(
         keep_runs(results, [*both["run"], *both["base"]]), asked.__contains__
     )
     lacking: dict[str, list[str]] = {}
     rows, of_cells = [], []
     for row in both.to_dict("records"):
-        task, card = Asked(row["task"], row["way"]), results.runs["card"][row["run"]]
+        task, card = LeafKey(row["task"], row["way"]), results.runs["card"][row["run"]]
         row |= {"asked": in_way(*task), "part": _part(card, task.task), "l1_draws": [None]}
         row["draws"] = [difference(row["draws"], row["draws_other"])]
         own = [made[run, task] for run in (row["base"], row["run"]) if (run, task) in made]
@@ -165,7 +165,7 @@ def _part(card: Tuned | None, task: str) -> str:
 
 
 def _of_cells(
-    asked: Asked, own: Sequence[TaskAnswers], left_out: Sequence[int]
+    asked: LeafKey, own: Sequence[TaskAnswers], left_out: Sequence[int]
 ) -> Iterator[dict[str, Any]]:
     """Yield the change in the cells of a task that were trained on, and in those held out."""
     both = {*own[0].cells} & {*own[1].cells}
@@ -174,7 +174,7 @@ def _of_cells(
         cells = sorted(of_part)
         old, new = (Measured(*join_truth(asked, of, cells)) for of in own)
         truth = new.part.truth
-        marginal = WAYS[asked.way].told(scoring.mean(truth.weights, truth.p)[0])
+        marginal = WAYS[asked.way].told(scoring.answer_marginal(truth.weights, truth.p)[0])
         averages_l1 = float(new.part.distance(np.broadcast_to(marginal, new.part.p.shape)))
         yield {
             **{"part": part, "places": [], "people": float(truth.weights[cells].sum())},

@@ -23,7 +23,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.cells import add_known, collect_answers, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.task import average_levels, cells_of, find_asked
-from lm_eval_epidemia.results.decode import Asked, leaf
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.scales import rank_agreement
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -38,7 +38,7 @@ KNOWN: dict[str, Callable[[Part], Array]] = {
 KNOWN_UNDATED = {"truth": "knows the latest year", "mean": "knows the average over the years"}
 
 
-def _given(asked: Asked) -> tuple[str, ...]:
+def _given(asked: LeafKey) -> tuple[str, ...]:
     return all_tasks()[asked.task].given
 
 
@@ -104,7 +104,7 @@ def course(results: Results, task: str = "") -> Finding:
         results, lambda asked: year in _given(asked) and only in (None, asked), measures.years_of
     )
     asked_of = dict.fromkeys(asked for group in groups for asked in group.tasks)
-    fewest: dict[Any, Asked] = {}
+    fewest: dict[Any, LeafKey] = {}
     for asked in sorted(asked_of, key=lambda asked: len(_given(asked))):
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
     parts: list[pd.DataFrame] = []

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.ask.prompts import Wording, ways_of
+from lm_eval_epidemia.ask.prompts import Wording, find_variables
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import name_survey
 from lm_eval_epidemia.benchmarks.splits import split
@@ -173,7 +173,7 @@ def statements(
 
 def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generator) -> str:
     survey, p = find_record(truth.survey), float(truth.p[cell, level])
-    ways, task = ways_of(truth), declared_task(truth.task)
+    ways, task = find_variables(truth), declared_task(truth.task)
     given = [
         next(answer.phrase for answer in ways[name].levels if answer.label == label)
         for name, label in zip(task.given, truth.given[cell], strict=True)

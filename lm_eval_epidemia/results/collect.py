@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.store import read_disk_once
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
     POPULATION,
-    Asked,
+    LeafKey,
     ResultFile,
     TaskConfig,
     TaskScore,
@@ -37,7 +37,7 @@ from lm_eval_epidemia.results.decode import (
 )
 from lm_eval_epidemia.results.naming import KNOWN
 from lm_eval_epidemia.results.others import Other, labels_of, others_in
-from lm_eval_epidemia.results.replicates import ENDLESS, Joint
+from lm_eval_epidemia.results.replicates import ENDLESS, OwnSection
 from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
@@ -54,8 +54,8 @@ class ReadFile(NamedTuple):
 
     path: Path
     content: ResultFile
-    scores: dict[Asked, TaskScore]
-    metadata: dict[Asked, dict[str, Any]]
+    scores: dict[LeafKey, TaskScore]
+    metadata: dict[LeafKey, dict[str, Any]]
     others: dict[Other, float]
     notes: list[str]
 
@@ -89,7 +89,7 @@ def _read_scores(path: Path) -> ReadFile:
     for name, row in file.results.items():
         ours = list_leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
-            asked = Asked(ours.entry.name, ours.way)
+            asked = LeafKey(ours.entry.name, ours.way)
             metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
             read.metadata[asked] = metadata or {}
             read.scores[asked] = _score(read, asked, row)
@@ -109,7 +109,7 @@ def _read_scores(path: Path) -> ReadFile:
         )
     read.others.update({other: x for other, x in others.items() if not math.isnan(x)})
     # Of many files these are most of what they hold, and in the scores by now.
-    joint = file.epidemia or Joint()
+    joint = file.epidemia or OwnSection()
     for part in (file.results, file.configs, file.higher_is_better, joint.replicates, joint.said):
         part.clear()
     return read
@@ -156,9 +156,9 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
     ]
 
 
-def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
+def _score(read: ReadFile, asked: LeafKey, row: Mapping[str, Any]) -> TaskScore:
     """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
-    name, ours, joint = in_way(*asked), leaf(asked), read.content.epidemia or Joint()
+    name, ours, joint = in_way(*asked), leaf(asked), read.content.epidemia or OwnSection()
     primary, metrics = ours.benchmark.primary, ours.metrics
     given = {
         metric: value
@@ -218,7 +218,7 @@ def _score(read: ReadFile, asked: Asked, row: Mapping[str, Any]) -> TaskScore:
 
 
 def _read_metric(
-    asked: Asked, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
+    asked: LeafKey, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
 ) -> float:
     """Read a metric of a task with or without a score; ValueError if its value is impossible."""
     known, number = metrics.get(metric), read_number(value)
@@ -282,7 +282,7 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def join_parts(
-    files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, Asked], Hashable]
+    files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, LeafKey], Hashable]
 ) -> list[str]:
     """Put together tasks whose prompts are spread over files of one run; return notes.
 
@@ -295,7 +295,7 @@ def join_parts(
     asked_alike : callable
         What has to agree so that two files are parts of one run.
     """
-    parts: dict[tuple[Asked, Hashable], list[ReadFile]] = defaultdict(list)
+    parts: dict[tuple[LeafKey, Hashable], list[ReadFile]] = defaultdict(list)
     for file in files:
         for asked, score in file.scores.items():
             if (

@@ -15,21 +15,21 @@ import numpy as np
 from lm_eval_epidemia.benchmarks import Leaf, in_way, list_leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.results.naming import RunConfig
-from lm_eval_epidemia.results.replicates import Joint
+from lm_eval_epidemia.results.replicates import OwnSection
 from lm_eval_epidemia.score.joint import Draws
 
 #: The score against the population, which subtracts what sampling error adds to a distance.
 POPULATION = "score_population"
 
 
-class Asked(NamedTuple):
+class LeafKey(NamedTuple):
     """A task in a way of asking."""
 
     task: str
     way: str
 
 
-def leaf(asked: Asked) -> Leaf:
+def leaf(asked: LeafKey) -> Leaf:
     """Return the details of a task in a way of asking."""
     return list_leaves()[in_way(*asked)]
 
@@ -144,7 +144,7 @@ class ResultFile(msgspec.Struct):
     chat_template_sha: str | None = None
     system_instruction: str | None = None
     system_instruction_sha: str | None = None
-    epidemia: Joint | None = None
+    epidemia: OwnSection | None = None
 
 
 class _StrictFile(ResultFile):
@@ -210,7 +210,7 @@ def _draws_together(file: ResultFile) -> None:
     """Put the draws of a file into one array, and replace their texts by views of it."""
     places: list[tuple[dict[str, Any], str]] = []
     parts: list[Array] = []
-    for of_task in (file.epidemia or Joint()).replicates.values():
+    for of_task in (file.epidemia or OwnSection()).replicates.values():
         less_bias = of_task.get("less_bias")
         for texts in (of_task, less_bias) if isinstance(less_bias, dict) else (of_task,):
             for metric, text in texts.items():

@@ -25,7 +25,7 @@ from lm_eval_epidemia.results.collect import (
     result_files,
 )
 from lm_eval_epidemia.results.decode import (
-    Asked,
+    LeafKey,
     format_setting,
     leaf,
     read_number,
@@ -262,7 +262,7 @@ def _name_tasks(scores: pd.DataFrame) -> list[str]:
 
 def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
     """Say why the error of a score is not known; nothing if it is, or there is none."""
-    benchmark = leaf(Asked(row.task, row.way)).benchmark
+    benchmark = leaf(LeafKey(row.task, row.way)).benchmark
     primary = getattr(row, benchmark.primary, row.value)
     if row.draws or math.isnan(primary) or not benchmark.has_error:
         return ""
@@ -282,7 +282,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
 
 def _without_answers(row: Any) -> str | None:
     """Say why there are no answers behind a score; None if there are, or none are needed."""
-    of = leaf(Asked(row.task, row.way)).benchmark
+    of = leaf(LeafKey(row.task, row.way)).benchmark
     known = of.name in replicates.KEEPING and row.task in of.available() and row.said is None
     why = "come from another truth than the installed one" if row.truth else "are not in the file"
     has_score = not math.isnan(getattr(row, of.primary, row.value))
@@ -355,7 +355,7 @@ def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str,
 
 
 def _find_settings(
-    file: ReadFile, asked: Asked, installed: Mapping[str, Installed]
+    file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]
 ) -> dict[str, Any]:
     """Return the settings that a task was asked with, where they are not the usual ones."""
     metadata, way = file.metadata[asked], WAYS[asked.way]
@@ -389,7 +389,7 @@ def _limit(file: ReadFile) -> str:
     return to_text(file.content.config.limit) or ("incomplete" if scores else "")
 
 
-def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
+def _version(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
     """Return the version of a task if it is not the installed one."""
     if (here := installed.get(asked.task)) is None:
         return ""
@@ -398,7 +398,7 @@ def _version(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -
     return "" if version == usual else str(version)
 
 
-def _find_truth(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
+def _find_truth(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
     """Return vintage and fingerprint of a task's truth if it is not the installed one."""
     metadata, here = file.metadata[asked], installed.get(asked.task)
     fingerprint = str(metadata.get("truth") or "")
@@ -428,7 +428,7 @@ def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[
         }
 
 
-def _asked_as(file: ReadFile, asked: Asked, installed: Mapping[str, Installed]) -> str:
+def _asked_as(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
     read, heeds = file.content, list_leaves()[in_way(*asked)].heeds
     told = {

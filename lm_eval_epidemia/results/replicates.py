@@ -39,7 +39,7 @@ class Unusable(Exception):
     """The truth of a task is here but unusable, with the reason."""
 
 
-class Joint(msgspec.Struct):
+class OwnSection(msgspec.Struct):
     """Our own part of a result file.
 
     Attributes
@@ -107,7 +107,7 @@ def read_draws(
     return draws
 
 
-class Said(NamedTuple):
+class RecordedAnswers(NamedTuple):
     """The answers to the prompts of a task, in order.
 
     Attributes
@@ -122,7 +122,7 @@ class Said(NamedTuple):
     asked: NDArray[np.bool_]
 
 
-def read_said(text: str, prompts: int, written: bool) -> Said:
+def read_said(text: str, prompts: int, written: bool) -> RecordedAnswers:
     """Read the recorded answers of a task.
 
     Parameters
@@ -156,7 +156,7 @@ def read_said(text: str, prompts: int, written: bool) -> Said:
         )
     if written and not np.isin(answers, (-1, 1)).all():
         raise ValueError(f"the recorded replies are {reprlib.repr(text)}, expected 1, -1, - and ?")
-    return Said(odds, asked)
+    return RecordedAnswers(odds, asked)
 
 
 class Keeping(NamedTuple):
@@ -179,7 +179,7 @@ class Keeping(NamedTuple):
     draws: Callable[[Any], Draws | None] = lambda said: None
 
 
-def _accuracy(_text: str, truth: Any, answers: Said) -> dict[str, float]:
+def _accuracy(_text: str, truth: Any, answers: RecordedAnswers) -> dict[str, float]:
     right = grade_effects(truth, *answers).right
     return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
 

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, compare_task
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.decode import POPULATION, Asked, TaskScore, leaf
+from lm_eval_epidemia.results.decode import POPULATION, LeafKey, TaskScore, leaf
 from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits, and a little more.
@@ -66,7 +66,7 @@ def stamp_of(results: Path) -> str:
     return found[0] if found else results.stem.removeprefix("results")
 
 
-def sample_file(results: Path, asked: Asked) -> Path | None:
+def sample_file(results: Path, asked: LeafKey) -> Path | None:
     """Return the sample file of a task beside a result file; None if missing."""
     path = results.parent / f"samples_{in_way(*asked)}{stamp_of(results)}.jsonl"
     return path if path.is_file() else None
@@ -82,7 +82,7 @@ def _make_line_type(way: Way) -> type[msgspec.Struct]:
 NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
 
 
-def answers_in(path: Path, asked: Asked) -> list[Any]:
+def answers_in(path: Path, asked: LeafKey) -> list[Any]:
     """Read the answers to the prompts of a task, a line at a time.
 
     Parameters
@@ -139,7 +139,7 @@ def mute_warnings() -> Iterator[None]:
         log.setLevel(level)
 
 
-def read_elicited(path: Path, asked: Asked) -> TaskAnswers | None:
+def read_elicited(path: Path, asked: LeafKey) -> TaskAnswers | None:
     """Return a model's answers in a task; parameters as for `answers_in`.
 
     Returns
@@ -181,7 +181,7 @@ def _undated(q: Array) -> TaskAnswers:
     return TaskAnswers([*range(len(q))], q, None, math.nan)
 
 
-def answers_of(results: Path, asked: Asked, kept: Any = None) -> TaskAnswers | None:
+def answers_of(results: Path, asked: LeafKey, kept: Any = None) -> TaskAnswers | None:
     """Return what was answered in a task of a result file; None if that is not known.
 
     Parameters
@@ -256,7 +256,7 @@ def _check_shares(q: Array) -> Array:
     return q
 
 
-def join_shards(asked: Asked, paths: Sequence[Path]) -> TaskScore | None:
+def join_shards(asked: LeafKey, paths: Sequence[Path]) -> TaskScore | None:
     """Return the score of a task whose prompts a run answered in several files (``--samples``).
 
     Parameters

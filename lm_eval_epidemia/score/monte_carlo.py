@@ -26,7 +26,7 @@ SEED = 78
 FEWEST = 8
 
 
-def halves(n: int) -> tuple[tuple[int, float], tuple[int, float]]:
+def split_sizes(n: int) -> tuple[tuple[int, float], tuple[int, float]]:
     """Return sizes of subsamples of n answers, with the coefficients of their distances.
 
     The coefficients sum to 1 and, each divided by its size, to 0: 2 and -1 when n is even.
@@ -85,7 +85,7 @@ def distances(p: Array, counts: NDArray[np.int64]) -> Array:
         shifted = (p[cells] - share[:, None] / levels) / (1 - share[:, None])
         # By number of answers c, the estimate of |c's distribution - p'|: a table, looked up.
         table = np.zeros((int(n) + 1, shifted.size))
-        for m, coefficient in halves(int(n)):
+        for m, coefficient in split_sizes(int(n)):
             misses = np.abs(np.arange(m + 1)[:, None] / m - shifted.ravel())
             table += coefficient * (subsample_weights(int(n), m) @ misses)
         table = table.reshape(int(n) + 1, *shifted.shape)

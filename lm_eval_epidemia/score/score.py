@@ -29,12 +29,12 @@ CERTAIN = 1.96
 ROUNDING = 1e-12
 
 
-def uniform(p: Array) -> Array:
+def answer_uniformly(p: Array) -> Array:
     """Return the answers of a respondent that knows nothing: 1/K for every level of every cell."""
     return np.full_like(p, 1.0 / p.shape[-1])
 
 
-def mean(weights: Array, p: Array) -> Array:
+def answer_marginal(weights: Array, p: Array) -> Array:
     """Return the answers of a respondent that knows P(Y), but not how it depends on X."""
     marginal = np.einsum("c,...ck->...k", weights, p)
     return np.broadcast_to(marginal[..., None, :], p.shape).copy()
@@ -42,7 +42,7 @@ def mean(weights: Array, p: Array) -> Array:
 
 def zero_one(weights: Array, p: Array) -> Array:
     """Return the answers of always giving the more common answer (the first in a tie)."""
-    return np.asarray(np.eye(p.shape[-1])[mean(weights, p).argmax(axis=-1)])
+    return np.asarray(np.eye(p.shape[-1])[answer_marginal(weights, p).argmax(axis=-1)])
 
 
 class Anchors(NamedTuple):
@@ -130,9 +130,9 @@ def anchors(weights: Array, p: Array, perfect: float) -> Anchors:
     """
     binary = p.shape[-1] == 2
     return Anchors(
-        uniform=float(distance(weights, p, uniform(p))),
+        uniform=float(distance(weights, p, answer_uniformly(p))),
         zero_one=float(distance(weights, p, zero_one(weights, p))) if binary else float("nan"),
-        mean=float(distance(weights, p, mean(weights, p))),
+        mean=float(distance(weights, p, answer_marginal(weights, p))),
         perfect=perfect,
     )
 
@@ -150,7 +150,7 @@ def zero_distance(weights: Array, p: Array) -> Array:
     -------
     ndarray, shape (...)
     """
-    of_uniform = distance(weights, p, uniform(p))
+    of_uniform = distance(weights, p, answer_uniformly(p))
     if p.shape[-1] != 2:
         return of_uniform
     return np.minimum(of_uniform, distance(weights, p, zero_one(weights, p)))

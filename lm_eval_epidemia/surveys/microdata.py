@@ -21,7 +21,7 @@ from lm_eval_epidemia.surveys.raw import open_raw, raw_files, raw_paths
 from lm_eval_epidemia.surveys.read import format_rows
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.release import (
-    Release,
+    VintageFiles,
     are_within,
     check_parts,
     choose_vintage,
@@ -248,7 +248,7 @@ def load_microdata(
         there = [column for names in columns.values() for column in names]
         present = {column.casefold() for column in there}
         untabled = [v for v, entry in record.vintages.items() if not entry.tables]
-        releases = [Release(record, v, present, every) for v in untabled]
+        releases = [VintageFiles(record, v, present, every) for v in untabled]
         viable = viable_releases(releases, vintage, there, name)
         wanted = list(dict.fromkeys(column for release in viable for column in release.wanted()))
         small = [column for release in viable for column in release.replicates()]

@@ -30,7 +30,7 @@ def parts_of(column: str) -> list[str]:
     return column.split(" + ")
 
 
-class Release(NamedTuple):
+class VintageFiles(NamedTuple):
     """A vintage of a survey, as some files have it.
 
     Attributes
@@ -156,8 +156,8 @@ class Release(NamedTuple):
 
 
 def viable_releases(
-    releases: list[Release], given: str | None, columns: list[str], file: str
-) -> list[Release]:
+    releases: list[VintageFiles], given: str | None, columns: list[str], file: str
+) -> list[VintageFiles]:
     """Choose the vintages whose design columns are all there, of the one given or of all."""
     candidates = [release for release in releases if given in (None, release.vintage)]
     if viable := [release for release in candidates if not release.lacking()]:

@@ -12,7 +12,7 @@ from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions
 from lm_eval_epidemia.benchmarks.intervention.metrics import measure
-from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, Questions
+from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, GraphQuestions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
@@ -58,10 +58,10 @@ class Interventions(Benchmark):
     def available(self) -> Collection[str]:
         return questions.TASKS
 
-    def metadata(self, truth: Questions) -> dict[str, str]:
+    def metadata(self, truth: GraphQuestions) -> dict[str, str]:
         return {"truth": truth.fingerprint}
 
-    def answers(self, truth: Questions, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
+    def answers(self, truth: GraphQuestions, kind: str, noise: float = 1.0, seed: int = 0) -> Array:
         """Return the probabilities of yes and no that a simulated respondent gives.
 
         Parameters

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.intervention.names import load_pairs
-from lm_eval_epidemia.benchmarks.intervention.questions import Questions
+from lm_eval_epidemia.benchmarks.intervention.questions import GraphQuestions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
@@ -56,7 +56,7 @@ class Graded(NamedTuple):
         return self.base & self.post
 
 
-def grade_effects(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
+def grade_effects(truth: GraphQuestions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
     """Compare answers with the truth.
 
     Parameters
@@ -84,12 +84,12 @@ def grade_effects(truth: Questions, odds: Array, asked: NDArray[np.bool_]) -> Gr
     return Graded(kept, right[base[kept]], right[post[kept]], kappa[kept], scene[kept])
 
 
-def _signs(truth: Questions) -> NDArray[np.int64]:
+def _signs(truth: GraphQuestions) -> NDArray[np.int64]:
     """Return 1 for each prompt whose right answer is yes, -1 for the others."""
     return np.array([1 if prompt.right else -1 for prompt in truth.prompts])
 
 
-def draw_mean(truth: Questions, effects: Graded, of: Array) -> Array:
+def draw_mean(truth: GraphQuestions, effects: Graded, of: Array) -> Array:
     """Return the draws of a mean over effects: its values with other samples.
 
     Parameters
@@ -123,7 +123,7 @@ def draw_mean(truth: Questions, effects: Graded, of: Array) -> Array:
     return np.asarray(of.mean() + shares * math.sqrt(number - 1))
 
 
-def clusters(truth: Questions, effects: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
+def clusters(truth: GraphQuestions, effects: Graded) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
     """Return the clusters of effects, and their strata.
 
     Returns
@@ -152,7 +152,7 @@ class GradedTask(NamedTuple):
     grades : Graded
     """
 
-    truth: Questions
+    truth: GraphQuestions
     odds: Array
     asked: NDArray[np.bool_]
     grades: Graded
@@ -215,14 +215,14 @@ def _mean(values: NDArray[Any]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
-def _whose(truth: Questions) -> str:
+def _whose(truth: GraphQuestions) -> str:
     """Name what the clusters are a sample of: pairs are shared by the tasks about them."""
     if truth.listed:
         return f"tuebingen_pairs {hashlib.sha256(repr(load_pairs()).encode()).hexdigest()[:12]}"
     return f"{truth.task} {truth.fingerprint}"
 
 
-def _format_kept(truth: Questions, answers: Sequence[Any]) -> str:
+def _format_kept(truth: GraphQuestions, answers: Sequence[Any]) -> str:
     """Write the log-odds of yes for every prompt in one line, for the report.
 
     "-" where a prompt was not asked, "?" where no answer could be read.
@@ -247,7 +247,7 @@ def match_effects(one: Graded, other: Graded) -> tuple[Graded, Graded]:
     )
 
 
-def average_effects(truth: Questions, graded: Graded, of: Any) -> Estimate:
+def average_effects(truth: GraphQuestions, graded: Graded, of: Any) -> Estimate:
     """Average over effects.
 
     Parameters
@@ -275,7 +275,7 @@ def average_effects(truth: Questions, graded: Graded, of: Any) -> Estimate:
 
 
 def measure_change(
-    truth: Questions, graded: Graded, odds: Array
+    truth: GraphQuestions, graded: Graded, odds: Array
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Return how an intervention changes the log-odds of yes, where it matters and where it does
     not.

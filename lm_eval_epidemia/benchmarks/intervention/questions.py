@@ -134,7 +134,7 @@ class DoPair(NamedTuple):
     kind: str = ""
 
 
-class Questions(NamedTuple):
+class GraphQuestions(NamedTuple):
     """A task as it is asked.
 
     Attributes
@@ -190,7 +190,7 @@ def _scenes(task: str) -> tuple[Scene, ...]:
 
 
 @lru_cache(maxsize=len(TASKS))
-def make_questions(task: str) -> Questions:
+def make_questions(task: str) -> GraphQuestions:
     """Return every effect of a task: its question before the intervention and after it.
 
     Parameters
@@ -216,13 +216,13 @@ def make_questions(task: str) -> Questions:
             kind = scene.kinds[place] if scene.kinds else ""
             pairs.append(DoPair(scene, effect, base[query], len(prompts), kind))
             prompts.append(CausalQuestion(scene, *query, effect.intervened, effect.after))
-    return Questions(task, _scenes(task), tuple(prompts), tuple(pairs))
+    return GraphQuestions(task, _scenes(task), tuple(prompts), tuple(pairs))
 
 
 @lru_cache(maxsize=len(TASKS))
-def retrieval(task: str) -> Questions:
+def retrieval(task: str) -> GraphQuestions:
     """Return the questions whether a model finds the relations of a graph: all ordered pairs."""
-    return Questions(
+    return GraphQuestions(
         task,
         _scenes(task),
         tuple(
@@ -234,7 +234,7 @@ def retrieval(task: str) -> Questions:
 
 
 @lru_cache(maxsize=len(TASKS))
-def knowledge(task: str) -> Questions:
+def knowledge(task: str) -> GraphQuestions:
     """Return the questions whether a model knows, without a graph, which of a pair is the cause.
 
     Of every listed pair among the names of a sample, in both directions.
@@ -247,10 +247,10 @@ def knowledge(task: str) -> Questions:
             for u, v in ((cause, result), (result, cause)):
                 prompts.append(CausalQuestion(scene, nodes[u], nodes[v], None, u == cause))
                 asked.append(numbers[names[cause], names[result]])
-    return Questions(task, _scenes(task), tuple(prompts), listed=tuple(asked))
+    return GraphQuestions(task, _scenes(task), tuple(prompts), listed=tuple(asked))
 
 
-def cells_of(truth: Questions) -> dict[str, Sequence[Any]]:
+def cells_of(truth: GraphQuestions) -> dict[str, Sequence[Any]]:
     """Return the correct answer of each cell, for export.
 
     Returns

@@ -19,8 +19,8 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Way
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
+    GraphQuestions,
     GraphTask,
-    Questions,
     knowledge,
     make_questions,
     retrieval,
@@ -140,10 +140,10 @@ class Intervention(Way):
             self.diagnostics, self.request = WRITTEN, _TAGGED
             self.temperature, self.unread = 0.0, "wrong"
 
-    def load(self, task: str) -> Questions:
+    def load(self, task: str) -> GraphQuestions:
         return make_questions(task)
 
-    def described(self, truth: Questions) -> list[list[str]]:
+    def described(self, truth: GraphQuestions) -> list[list[str]]:
         return truth.given
 
     def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
@@ -157,7 +157,7 @@ class Intervention(Way):
             f"In this intervened causal graphical model, {asked}\n"
         )
 
-    def rows(self, truth: Questions, variant: Variant) -> Iterator[dict[str, Any]]:
+    def rows(self, truth: GraphQuestions, variant: Variant) -> Iterator[dict[str, Any]]:
         for cell, prompt in enumerate(truth.prompts):
             named = prompt.scene.lettered() if variant.names == "letters" else prompt.scene.named
             nodes = prompt.scene.graph.nodes
@@ -170,7 +170,7 @@ class Intervention(Way):
             return Wrote(*about, yes_or_no(str(responses[0])))
         return Chosen(*about, logprobs_of(responses, row))
 
-    def choices(self, truth: Questions) -> Sequence[str]:
+    def choices(self, truth: GraphQuestions) -> Sequence[str]:
         return CHOICES
 
     def believed(self, belief: Array, row: Any) -> Array:
@@ -211,7 +211,7 @@ class Retrieval(Intervention):
     def asks(self, task: GraphTask) -> bool:
         return not task.nodes
 
-    def load(self, task: str) -> Questions:
+    def load(self, task: str) -> GraphQuestions:
         return retrieval(task)
 
 
@@ -225,7 +225,7 @@ class Knowledge(Intervention):
     def asks(self, task: GraphTask) -> bool:
         return task.names != "random"
 
-    def load(self, task: str) -> Questions:
+    def load(self, task: str) -> GraphQuestions:
         return knowledge(task)
 
     def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.ask.prompts import ways_of
+from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.ask.way import DistributionWay, Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import metrics, respondents
@@ -118,7 +118,7 @@ class Observation(Benchmark):
         return facts
 
     def version(self, truth: store.GroundTruth) -> int:
-        return TASK_VERSION + ways_of(truth)[task_of(truth.task).outcome].revision
+        return TASK_VERSION + find_variables(truth)[task_of(truth.task).outcome].revision
 
     def cells(self, truth: store.GroundTruth) -> dict[str, Sequence[Any]]:
         """Return P(X), P(Y | X) with its intervals, and the two ends of the task's scale."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.ask.prompts import ways_of
+from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.score import score as scoring
@@ -42,7 +42,7 @@ class Places(NamedTuple):
 
 def places_of(part: Part) -> Places | None:
     """Return the places that a part of a task is about; None if it is about none."""
-    ways = ways_of(part.truth)
+    ways = find_variables(part.truth)
     for at, condition in enumerate(find_task(part.truth.task).given):
         within = {level.label: level.within for level in ways[condition].levels if level.within}
         if within:

@@ -16,7 +16,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.score.score import Anchors, mean, uniform, zero_one
+from lm_eval_epidemia.score.score import Anchors, answer_marginal, answer_uniformly, zero_one
 from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 from lm_eval_epidemia.surveys.fresh import FreshTask
 
@@ -54,9 +54,9 @@ def simulate_answers(truth: GroundTruth, kind: str, noise: float = 1.0, seed: in
     if kind == "truth":
         return p
     if kind == "uniform":
-        return uniform(p)
+        return answer_uniformly(p)
     if kind == "mean":
-        return mean(weights, p)
+        return answer_marginal(weights, p)
     if kind == "zero_one":
         return zero_one(weights, p)
     if kind == "noisy":

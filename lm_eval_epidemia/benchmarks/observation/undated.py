@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.ask.prompts import TaskQuestions, ways_of
+from lm_eval_epidemia.ask.prompts import TaskQuestions, find_variables
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
@@ -315,7 +315,7 @@ class Undated:
         task, survey = declared_task(self.dated.task), find_record(self.dated.survey)
         subject = str(task.subject).replace(_IN_YEAR, "")
         bare = task.model_copy(update={"given": task.given[1:], "subject": subject})
-        words = TaskQuestions(survey, self.dated.vintage, bare, ways_of(self.dated))
+        words = TaskQuestions(survey, self.dated.vintage, bare, find_variables(self.dated))
         return [words.question(cell) for cell in self.given]
 
 

@@ -29,8 +29,8 @@ from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, pool_clusters
 from lm_eval_epidemia.score.joint import Draws
 
-#: What `worth` says of priors worth fewer answers than the smallest sample has, and of those worth
-#: more than the largest: numbers, so that lm-eval can write them.
+#: What `count_worth` says of priors worth fewer answers than the smallest sample has, and of those
+#: worth more than the largest: numbers, so that lm-eval can write them.
 FEWER, MORE = 0.0, SIZES[-1] + 1.0
 
 
@@ -97,7 +97,7 @@ def uncertainty_rank_of(judged: Judged) -> float:
     return float(np.corrcoef(pd.DataFrame(both).rank(), rowvar=False)[0, 1])
 
 
-def worth(win_rates: Array) -> float:
+def count_worth(win_rates: Array) -> float:
     """Return how many real answers priors are worth: the size at which the win rate falls to 1/2.
 
     Parameters
@@ -333,7 +333,7 @@ def list_metrics(known: JudgedTask) -> dict[str, float]:
         "ece": calibration_error(judged.position),
         "below_median": below_median_of(judged.position),
         "uncertainty_rank": uncertainty_rank_of(judged),
-        "worth_samples": worth(wins),
+        "worth_samples": count_worth(wins),
         "seen": known.asked.mean(),
         "end_mass": end_mass,
     }
@@ -379,7 +379,7 @@ def win_draws(known: JudgedTask) -> Draws | None:
     return draw_mean(known, known.judged.wins[:, 0])
 
 
-def beatable(known: JudgedTask) -> NDArray[np.bool_]:
+def find_beatable(known: JudgedTask) -> NDArray[np.bool_]:
     """Return which samples can be beaten, shape (Q, S): those whose error is not about 0.
 
     N independent people are off by ``sd sqrt(2 / (pi N))`` on average (of a normal mean).
@@ -405,7 +405,7 @@ def relative_error(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     return pool_clusters(ratio + moved, np.arange(len(moved)))
 
 
-def knower(truth: Quantities) -> JudgedTask:
+def judge_knower(truth: Quantities) -> JudgedTask:
     """Judge the simulated respondent that knows the population (the truth is only an estimate of
     it).
 

@@ -152,7 +152,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     )
     page("interventions.html", **examples(results))
     stated = charts.draw_stated().to_dict()
-    page("quantities.html", **quantities.page(results, write), figure=stated)
+    page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}

@@ -11,7 +11,7 @@ import numpy as np
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
-from lm_eval_epidemia.results.decode import Asked, to_printable
+from lm_eval_epidemia.results.decode import LeafKey, to_printable
 from lm_eval_epidemia.results.documents import decode_line
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
@@ -50,7 +50,7 @@ def describe_answer(answer: Any, doc: dict[str, Any]) -> str:
     return f"{100 * value:.1f} %" if 0 <= value <= 1 else f"{value:g}"
 
 
-def _read_replies(path: Path, asked: Asked) -> Iterator[dict[str, str]]:
+def _read_replies(path: Path, asked: LeafKey) -> Iterator[dict[str, str]]:
     way = WAYS[asked.way]
     decoder = msgspec.json.Decoder(_SampleLine)
     with path.open("rb") as file:
@@ -75,7 +75,7 @@ def of_models(results: Results) -> dict[str, dict[str, Any]]:
     scores = results.scores.assign(model=results.scores["run"].map(results.runs["model"]))
     written = scores[np.array([WAYS[way].generated for way in scores["way"]], bool)]
     for model, rows in written.groupby("model", sort=False):
-        tasks = [Asked(*of) for of in zip(rows["task"], rows["way"], strict=True)]
+        tasks = [LeafKey(*of) for of in zip(rows["task"], rows["way"], strict=True)]
         files = map(sample_file, rows["file"], tasks)
         paths = [(asked, path) for asked, path in zip(tasks, files, strict=True) if path]
         unread: list[dict[str, str]] = []

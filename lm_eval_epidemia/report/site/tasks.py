@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.ask.prompts import Wording, prompt, ways_of
+from lm_eval_epidemia.ask.prompts import Wording, find_variables, prompt
 from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
@@ -23,7 +23,7 @@ from lm_eval_epidemia.findings.references import find_part, score_known
 from lm_eval_epidemia.findings.task import LISTED
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
-from lm_eval_epidemia.results.decode import Asked, leaf
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score import score as scoring
@@ -108,14 +108,14 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
     }
 
 
-def _list_asked(asked: Any) -> list[Asked]:
+def _list_asked(asked: Any) -> list[LeafKey]:
     """Return the tasks asked, and each other declared task once, in its benchmark's plain way.
 
     Tasks that are not about a distribution and were not asked have no conditions to explore.
     """
     known = {task for task, _ in asked}
     return [
-        Asked(of.entry.name, of.way)
+        LeafKey(of.entry.name, of.way)
         for of in list_leaves().values()
         if (of.entry.name, of.way) in asked
         or (of.way == OBSERVATION.plain.name and of.entry.name not in known)
@@ -144,7 +144,7 @@ def _describe_scores(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
 
 
 def task_data(
-    asked: Asked, rows: pd.DataFrame, own: dict[tuple[int, Asked], TaskAnswers], mapped: bool
+    asked: LeafKey, rows: pd.DataFrame, own: dict[tuple[int, LeafKey], TaskAnswers], mapped: bool
 ) -> dict[str, Any]:
     """Return the contents of a task's page: truth, questions, and every run's answers.
 
@@ -163,7 +163,7 @@ def task_data(
         heading += ", asked for each answer, here for the first"
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     given = all_tasks()[truth.task].given
-    is_ordered = len(given) != 1 or ways_of(truth)[given[0]].ordered
+    is_ordered = len(given) != 1 or find_variables(truth)[given[0]].ordered
     everywhere = _anchors(asked, 1.0, "")
     on_map = {}
     if mapped and (countries := countries_of(truth)):
@@ -186,7 +186,7 @@ def task_data(
         "p": _packed(truth.p, 100_000),
         "low": _packed(low, 100_000),
         "high": _packed(high, 100_000),
-        "mean": [round(float(p), 5) for p in scoring.mean(truth.weights, truth.p)[0]],
+        "mean": [round(float(p), 5) for p in scoring.answer_marginal(truth.weights, truth.p)[0]],
         "anchors": everywhere,
         "heading": heading,
         **on_map,
@@ -200,11 +200,11 @@ def task_data(
     }
 
 
-def _anchors(asked: Asked, seen: float, truth: str) -> dict[str, float] | None:
+def _anchors(asked: LeafKey, seen: float, truth: str) -> dict[str, float] | None:
     """Return the anchors of a score, for the conditions that were asked."""
     if (part := find_part(asked, seen, truth)) is None:
         return None
-    believed = scoring.mean(part.truth.weights, part.truth.p)[0]
+    believed = scoring.answer_marginal(part.truth.weights, part.truth.p)[0]
     mean = part.distance(np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape))
     return {"D zero": part.anchors.zero, "D mean": float(mean), "D perfect": part.anchors.perfect}
 
@@ -220,7 +220,7 @@ def _split_questions(
     questions: Sequence[str], truth: store.GroundTruth, labels: Sequence[Sequence[str]]
 ) -> dict[str, Any]:
     """Return questions as their shared text and the phrases that differ."""
-    ways, given = ways_of(truth), all_tasks()[truth.task].given
+    ways, given = find_variables(truth), all_tasks()[truth.task].given
     phrases = [{level.label: level.phrase for level in ways[name].levels} for name in given]
     text, first = (
         questions[0],
@@ -240,7 +240,7 @@ def _split_questions(
 
 
 def _list_answers(
-    row: dict[Any, Any], asked: Asked, own: TaskAnswers | None, everywhere: Any, cells: int
+    row: dict[Any, Any], asked: LeafKey, own: TaskAnswers | None, everywhere: Any, cells: int
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
     known = {"l1", "seen", POPULATION, *SCORE, *NOT_SETTINGS, "known"}

@@ -285,7 +285,7 @@ class Proposal(NamedTuple):
 Chooser = Callable[[Proposal], Sequence[str]]
 
 
-class Wishes(NamedTuple):
+class DraftOptions(NamedTuple):
     """The user's options for a draft; others are guessed, and asked or marked.
 
     Attributes
@@ -343,7 +343,7 @@ class Files(NamedTuple):
         raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
 
 
-def describe_files(given: list[Path], unpacked: list[Path], wishes: Wishes) -> Files:
+def describe_files(given: list[Path], unpacked: list[Path], wishes: DraftOptions) -> Files:
     if twice := [path.name for n, path in enumerate(given) if path in given[:n]]:
         raise EpidemiaError(f"{twice[0]} is given twice: give each file once")
     others = [path.name for path in unpacked if not FORMATS.get(suffix_of(path.name))]
@@ -358,7 +358,9 @@ def describe_files(given: list[Path], unpacked: list[Path], wishes: Wishes) -> F
     return Files(unpacked, given, headers, columns, join)
 
 
-def named_columns(read: Files, left_out: LeftOut, wishes: Wishes) -> dict[str, list[FileColumn]]:
+def named_columns(
+    read: Files, left_out: LeftOut, wishes: DraftOptions
+) -> dict[str, list[FileColumn]]:
     """Find the columns that --outcomes and --given name."""
     columns: dict[str, list[FileColumn]] = {}
     for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):

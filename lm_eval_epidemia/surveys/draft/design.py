@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.surveys.draft import words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit
-from lm_eval_epidemia.surveys.draft.columns import FileColumn, Files, Wishes
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions, FileColumn, Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
 from lm_eval_epidemia.surveys.read import read_columns
@@ -177,7 +177,11 @@ def _counting(column: FileColumn, values: pd.Series) -> pd.Series | None:
 
 
 def inspect_weights(
-    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: Wishes, named: Collection[str]
+    read: Files,
+    usable: Sequence[FileColumn],
+    guess: Guess,
+    wishes: DraftOptions,
+    named: Collection[str],
 ) -> Guess:
     """Look at the values of guessed weights, or, if none has the name of one, of other columns.
 

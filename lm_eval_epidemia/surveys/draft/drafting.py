@@ -15,12 +15,12 @@ from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
 from lm_eval_epidemia.surveys.draft.columns import (
     Chooser,
+    DraftOptions,
     FileColumn,
     Files,
     LeftOut,
     Named,
     Proposal,
-    Wishes,
     describe_files,
     find_unusable,
     named_columns,
@@ -110,7 +110,7 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
 
 def draft_record(
     files: Sequence[Path],
-    wishes: Wishes = Wishes(),  # noqa: B008
+    wishes: DraftOptions = DraftOptions(),  # noqa: B008
     choose: Chooser | None = None,
     progress: bool = False,
 ) -> Drafted:
@@ -262,7 +262,7 @@ def _variables(
     asked: Sequence[FileColumn],
     tallies: Mapping[str, Tally],
     named: Named,
-    wishes: Wishes,
+    wishes: DraftOptions,
     left_out: LeftOut,
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
@@ -283,7 +283,7 @@ def _variables(
 
 
 def _chosen(
-    variables: list[Draft], named: Named, wishes: Wishes, choose: Chooser | None
+    variables: list[Draft], named: Named, wishes: DraftOptions, choose: Chooser | None
 ) -> tuple[list[Draft], list[Draft], list[str]]:
     """Settle outcomes and conditions: as named, or as proposed and agreed to."""
     by_column = {draft.column.name: draft for draft in variables}

@@ -14,10 +14,10 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.columns import (
     NONE,
     Chooser,
+    DraftOptions,
     FileColumn,
     Files,
     Proposal,
-    Wishes,
 )
 from lm_eval_epidemia.surveys.draft.design import (
     Guess,
@@ -84,7 +84,11 @@ class UsedRows(NamedTuple):
 
 
 def rows_of(
-    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: Wishes, choose: Chooser | None
+    read: Files,
+    usable: Sequence[FileColumn],
+    guess: Guess,
+    wishes: DraftOptions,
+    choose: Chooser | None,
 ) -> UsedRows:
     """Determine weight, strata, PSUs and year, and read their columns.
 
@@ -175,7 +179,7 @@ class _Settling(NamedTuple):
     read: Files
     usable: Sequence[FileColumn]
     guess: Guess
-    wishes: Wishes
+    wishes: DraftOptions
     choose: Chooser | None
 
     def ask(self, what: str, option: str, *columns: str) -> Sequence[str]:
@@ -252,7 +256,7 @@ def _without_columns(path: Path, columns: Sequence[FileColumn]) -> pd.DataFrame:
     return pd.DataFrame(index=range(rows))
 
 
-def _year(read: Files, column: pd.Series | None, wishes: Wishes) -> tuple[int, str]:
+def _year(read: Files, column: pd.Series | None, wishes: DraftOptions) -> tuple[int, str]:
     """Return the year of the records, and what told it."""
     if wishes.year is not None:
         if not 1800 <= wishes.year <= 2199:

@@ -35,8 +35,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.core.names import ENDINGS, check_name
 from lm_eval_epidemia.core.store import (
     State,
-    bases,
     describe_problem,
+    list_bases,
     read_disk_once,
     read_once,
     seal_of,
@@ -179,7 +179,7 @@ def _explain_conflict(path: Path, state: State) -> str:
 
 
 def _folders() -> list[tuple[Path, State]]:
-    return [(base / "quantities", state) for base, state in bases()]
+    return [(base / "quantities", state) for base, state in list_bases()]
 
 
 @read_disk_once
