@@ -211,7 +211,7 @@ def counting(path, *args, **kwargs):
     read[str(path)] += "epidemia" in path.name
     return load(path, *args, **kwargs)
 index.load_yaml = counting
-from lm_eval_epidemia.harness.run import run
+from lm_eval_epidemia.harness.run import run_lm_eval as run
 run(['--model', 'epidemia-baseline', '--tasks', {TASK!r}, '--limit', '1'])
 print(len(read), max(read.values()), sum(read.values()))
 """

@@ -70,7 +70,7 @@ class Variant(NamedTuple):
         Names of the variables of causal graphs: "" for words, "letters" for single letters if names
         are random.
     system_prompt : str
-        Name of the system prompt for a model that writes priors, see `ask.system`.
+        Name of the system prompt for a model that writes priors, see `ask.variants.SYSTEM_PROMPTS`.
     structured : str
         The form that a server enforces on a written distribution: "" for none, "json" or "regex".
     tries : int

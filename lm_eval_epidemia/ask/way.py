@@ -144,7 +144,7 @@ class Way(ABC):
     request : str
         Line of a prompt that says how to answer.
     system_prompts : bool
-        Whether ``--metadata '{"system_prompt": ...}'`` applies, see `ask.system`.
+        Whether ``--metadata '{"system_prompt": ...}'`` applies, see `ask.variants.SYSTEM_PROMPTS`.
     is_structured : bool
         Whether a server can be asked to enforce the form of a reply: see `structure`.
     temperature : float, optional
