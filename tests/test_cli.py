@@ -287,7 +287,7 @@ def test_demo_without_torch_is_told_apart(tmp_path, monkeypatch, epidemia):
     assert lines["knows the truth"].count("100.0 ±") == 2
     assert lines["guesses uniformly"].count(" 0.0 ±") == 2
     assert "Llama" not in done.stdout
-    assert f"results are in {tmp_path / 'epidemia-demo'}" in done.stdout
+    assert f"results are in {tmp_path / 'epidemia-demo'}\nnext: epidemia report" in done.stdout
     folder = tmp_path / "epidemia-demo" / "knows_the_truth"
     scores = read_results([folder]).scores.set_index(["task", "way"])
     for task in demo.KEPT:

@@ -55,7 +55,7 @@ def truth_build(
         bool, Option("--joint", help="Build only joint outcomes of two questions (takes seconds).")
     ] = False,
 ) -> None:
-    """Build the truth of every task that the files of a survey allow."""
+    """Build the truth of every task that the files allow; this takes the extra 'build'."""
     from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.estimate.build import build_survey, describe_unscored
     from lm_eval_epidemia.harness.discovery import forget_cached_requests

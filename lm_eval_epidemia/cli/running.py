@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,6 +60,7 @@ def demo(
             table.add_row(line.respondent, *cells)
         print_table(table)
     print(f"lm-eval's results are in {out.resolve()}")
+    print(f"next: epidemia report {shlex.quote(str(out))} --html site/")
 
 
 def path() -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
 
 app = typer.Typer(
-    no_args_is_help=True, help="Fetch survey files; draft, check and describe survey records."
+    no_args_is_help=True,
+    help="Fetch survey files; draft (new), check and describe (card) survey records.",
 )
 
 

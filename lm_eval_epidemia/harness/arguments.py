@@ -321,7 +321,7 @@ def _explanations(names: Iterable[str]) -> list[str]:
 def _todays(name: str) -> str:
     """Return the pattern for a group of 0.2, with a warning; any other name as it is."""
     if pattern := list_patterns().get(name):
-        notices.warn(name, f"{name} is no group any more: ask for its tasks with '{pattern}'")
+        notices.warn(name, f"{name} is no group any more: its tasks run, as of '{pattern}'")
     return pattern or name
 
 
