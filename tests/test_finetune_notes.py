@@ -17,7 +17,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.check import Checker, strip_tags
+from lm_eval_epidemia.finetune.check import fill_slots
 from lm_eval_epidemia.finetune.facts import draw_people, facts_of, shuffle_people, tasks_of
 from lm_eval_epidemia.finetune.hold_out import HoldOut
 from lm_eval_epidemia.finetune.make import divide_rows, make_data, make_notes
@@ -351,13 +351,13 @@ def test_what_somebody_did_not_answer_is_not_stated(tmp_path):
     people = draw_people(data, facts_of(data, tasks), tasks, 200, np.random.default_rng(0))
     assert (people.levels["marijuana_ever"] == MISSING).any()
     template = make_template_notes(people, NSDUH, "2023", np.random.default_rng(0))
-    kept = collect_notes(people, Checker(people.variables), template)
+    kept = collect_notes(people, "2023", template)
     unknown = [k for k in range(200) if people.levels["marijuana_ever"][k] == MISSING]
     assert all(("marijuana" in text) == (k not in unknown) for k, text in enumerate(kept.text))
 
 
 @pytest.mark.parametrize("survey", ["brfss", "nhanes", "nhis", "scf"])
-def test_notes_of_other_surveys_pass_the_checker(survey):
+def test_notes_of_other_surveys_say_each_fact_once(survey):
     """Records alone: households, and phrases with numbers and negations of their own."""
     entry = find_record(survey)
     vintage = entry.official
@@ -368,18 +368,14 @@ def test_notes_of_other_surveys_pass_the_checker(survey):
         if len(entry.ways(task.outcome, vintage)[0].levels) == 2
     )
     variables = {name: entry.ways(name, vintage)[0] for name in names}
-    about, checker = subjects(entry, vintage, variables), Checker(variables, "2022")
-    rng, too_long = np.random.default_rng(0), 0
+    about, rng = list(subjects(entry, vintage, variables).values()), np.random.default_rng(0)
     for _ in range(60):
-        facts = {name: int(rng.integers(len(way.levels))) for name, way in variables.items()}
-        text = format_note(facts, variables, about, "the survey", "2022", rng)
-        faults = [fault.reason for fault in checker.faults(text, facts)]
-        too_long += faults == ["too long"]
-        assert faults in ([], ["too long"]), (faults, text)
-    assert too_long <= 10  # of the 16 facts of BRFSS; such a note is written again
+        phrases = [way.levels[rng.integers(len(way.levels))].phrase for way in variables.values()]
+        text = format_note(phrases, about, "the survey", rng)
+        assert sorted(map(int, re.findall(r"\[(\d+)\]", text))) == [*range(1, len(names) + 1)]
     if survey == "scf":
-        plain = strip_tags(text)
-        assert "the household owns its home" in plain.casefold() or "does not own its" in plain
+        plain = fill_slots(text, phrases).casefold()
+        assert "the household owns its home" in plain or "does not own its" in plain
 
 
 # Models that write.
@@ -422,14 +418,14 @@ YOUNG = "is 12 or 13"
 
 
 def stories(request, times):
-    """A server's reply: facts in brackets; the first about each man has a fault, until told so.
+    """A server's reply: numbers in brackets; the first about each man has a fault, until told so.
 
     Of the very young none ever says one fact.
     """
     told = dict(re.findall(r"^(\d)\. (.*)$", request, re.MULTILINE))
     if YOUNG in request:
         told = {number: fact for number, fact in told.items() if "heroin" not in fact}
-    text = " ".join(f"This person [{number}: {fact}]." for number, fact in told.items())
+    text = " ".join(f"This person [{number}]." for number in told)
     if times == 1 and "person is male" in request and "not accepted" not in request:
         text += " A friend of theirs never smokes."  # of a substance, outside of brackets
     story = f"<story>{text}</story>"

@@ -1,20 +1,24 @@
-"""Check that a note tags each of its facts once, and that each tag states its fact.
+"""Check the stories that a model writes around facts.
 
-Facts are numbered, and the writer puts the words that state one into a tag: ``a [3: Hispanic] [2:
-woman] who has [8, 9: never used cocaine or heroin]``. A tag is read with the record's phrases and
-other words for them (`words`); outside the tags nothing may state, deny or doubt a fact. Anything
-unclear counts as a fault: dropping a sound note costs one note, but keeping a wrong one teaches
-something false.
+The writer puts the number of a fact into brackets where its words belong: ``Ana, who [2], works at
+a bakery and [8]``. The record's own phrase takes its place, so a note states each fact exactly.
+Outside of the brackets nothing may state, deny or doubt one; what might is a fault: dropping a
+sound story costs one note, but keeping a wrong one teaches something false.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from lm_eval_epidemia.finetune import words
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.variable import Variable
+
+#: What is too long for code.
+WORDS = read_yaml(__package__, "words.yaml")
 
 #: As in the study: a note has fewer words.
 MOST_WORDS = 200
@@ -29,11 +33,15 @@ _MARKED = re.compile(
 )
 _SHORT = 10
 
-_TAG = re.compile(r"\[\s*(\d{1,2}(?:\s*(?:,|and|&)\s*\d{1,2})*)\s*:\s*([^][]*[^][\s])\s*\]")
+_SLOT = re.compile(r"\[(\d{1,2})\]")
+
+#: Words that may state, deny or doubt a fact.
+_TELLING = re.compile("|".join(p.replace("\n", "") for p in WORDS["telling"].values()))
+_SILENT = set(WORDS["silent"].split())
 
 
 class Fault(NamedTuple):
-    """A fault of a note.
+    """A fault of a story.
 
     Attributes
     ----------
@@ -47,22 +55,12 @@ class Fault(NamedTuple):
     advice: str
 
 
-def tag_fact(number: int, text: str) -> str:
-    """Put the words that state a fact into its tag."""
-    return f"[{number}: {text}]"
+def fill_slots(text: str, phrases: Sequence[str]) -> str:
+    """Put the phrase of each fact in place of its number."""
+    return _SLOT.sub(lambda slot: phrases[int(slot[1]) - 1], text)
 
 
-def strip_tags(text: str) -> str:
-    """Return a note without its tags."""
-    return _TAG.sub(r"\2", text)
-
-
-def without_facts(text: str, sign: str) -> str:
-    """Return a note with a sign instead of each tag."""
-    return _TAG.sub(sign, text)
-
-
-def story(reply: str) -> tuple[str, list[Fault]]:
+def read_story(reply: str) -> tuple[str, list[Fault]]:
     """Extract the story from a model's reply.
 
     Returns
@@ -80,7 +78,7 @@ def story(reply: str) -> tuple[str, list[Fault]]:
     faults = []
     if _STORY.sub("", reply).strip():
         faults.append(Fault("text outside the story", "write nothing outside the tags"))
-    if _has_parts(strip_tags(stories[0].strip())):
+    if _has_parts(stories[0].strip()):
         faults.append(Fault("heading or list", "write plain sentences without heading or list"))
     return " ".join(stories[0].split()), faults
 
@@ -96,86 +94,46 @@ def _has_parts(text: str) -> bool:
     )
 
 
-class Checker:
-    """Checks notes of one survey.
+def find_faults(text: str, facts: int, variables: Mapping[str, Variable]) -> list[Fault]:
+    """Return the faults of a story; none if it is sound.
 
     Parameters
     ----------
+    text : str
+        One paragraph, with the numbers of facts in brackets.
+    facts : int
+        How many there are.
     variables : mapping of str to Variable
-        All variables that a note of the dataset may state, as recorded.
-    year : str
-        The year that "that year" in a phrase means.
+        All variables that the notes of the dataset may state: none of their words may stand outside
+        of the brackets.
     """
+    told = Counter(map(int, _SLOT.findall(text)))
+    outside = _SLOT.sub(" ~ ", text).casefold().replace("\u2019", "'")
+    faults = [
+        Fault("omitted", f"put [{number}] where this fact belongs")
+        for number in range(1, 1 + facts)
+        if number not in told
+    ]
+    for number, times in told.items():
+        if not 1 <= number <= facts:
+            faults.append(Fault("bad tag", f"there is no fact with the number {number}"))
+        elif times > 1:
+            faults.append(Fault("said twice", f"write [{number}] only once"))
+    if "[" in outside or "]" in outside:
+        faults.append(Fault("bad tag", "write only the number of a fact in brackets, as [1]"))
+    levels = (level for variable in variables.values() for level in variable.levels)
+    stems = _find_stems(" ".join(f"{level.phrase} {level.label}" for level in levels))
+    telling = {match[0] for match in _TELLING.finditer(outside)}
+    telling |= {word for stem, word in _find_stems(outside).items() if stem in stems}
+    if telling:
+        advice = f"outside of the brackets write no words such as {few(sorted(telling))}"
+        faults.append(Fault("told outside of brackets", advice))
+    return faults
 
-    def __init__(self, variables: Mapping[str, Variable], year: str = "") -> None:
-        self._readers = words.readers(variables, year)
-        self._phrases = {phrase for reader in self._readers.values() for phrase in reader.exact}
 
-    def faults(self, text: str, stated: Mapping[str, int]) -> list[Fault]:
-        """Return the faults of a note; none if it is sound.
-
-        Parameters
-        ----------
-        text : str
-            One paragraph, with tags.
-        stated : mapping of str to int
-            Level numbers of the facts, by variable; the first one has tag number 1.
-        """
-        plain, names = strip_tags(text), list(stated)
-        faults = []
-        if (length := len(plain.split())) >= MOST_WORDS:
-            advice = f"it has {length} words, write fewer than {MOST_WORDS}"
-            faults.append(Fault("too long", advice))
-        told: dict[str, list[int | None]] = {name: [] for name in names}
-        for numbers, content in _TAG.findall(text):
-            places = [int(number) - 1 for number in re.findall(r"\d+", numbers)]
-            for place in places:
-                if place in range(len(names)):
-                    reader = self._readers[names[place]]
-                    level = reader.level(words.normalise(content), alone=len(places) == 1)
-                    told[names[place]].append(level)
-                else:
-                    faults.append(Fault("bad tag", f"there is no fact with the number {place + 1}"))
-        if "[" in plain or "]" in plain:
-            faults.append(Fault("bad tag", "write a tag as [1: words]"))
-        outside = words.normalise(without_facts(text, " ~ "))
-        if words.NUMBER.search(outside):
-            faults.append(Fault("bad tag", "write no number outside of the tags"))
-        if words.doubts(outside):
-            advice = "write words such as 'never', 'not', or 'may' inside of the tags only"
-            faults.append(Fault("unclear", advice))
-        faults += self._of_facts(text, stated, told)
-        return faults
-
-    def _of_facts(
-        self, text: str, stated: Mapping[str, int], told: Mapping[str, list[int | None]]
-    ) -> Iterator[Fault]:
-        plain, names = words.normalise(strip_tags(text)), list(stated)
-        for name, reader in self._readers.items():
-            number = names.index(name) + 1 if name in stated else 0
-            again = reader.mentioned(words.normalise(self._without(text, number)))
-            if not number:
-                if again or not reader.agrees(plain, -1):
-                    advice = f"say nothing about {name.replace('_', ' ')}"
-                    yield Fault("not among the facts", advice)
-                continue
-            fact, levels = f"that the person {reader.phrases[stated[name]]}", told[name]
-            if not levels:
-                yield Fault("omitted", f"it does not say {fact} in a tag with the number {number}")
-            elif any(level not in (stated[name], None) for level in levels):
-                yield Fault("contradicted", f"it says otherwise than {fact}")
-            elif None in levels:
-                yield Fault("unclear", f"it does not clearly say {fact}")
-            elif len(levels) > 1 or again:
-                yield Fault("said twice", f"it says more than once {fact}")
-            if not reader.agrees(plain, stated[name]):
-                yield Fault("contradicted", f"it has words that go against {fact}")
-
-    def _without(self, text: str, number: int) -> str:
-        """Remove the tags of a fact, and those that contain only a phrase of the record."""
-
-        def kept(tag: re.Match[str]) -> str:
-            own = str(number) in re.findall(r"\d+", tag[1])
-            return "~" if own or words.normalise(tag[2]) in self._phrases else tag[2]
-
-        return _TAG.sub(kept, text)
+def _find_stems(text: str) -> dict[str, str]:
+    """Return the words of a text that say something, by what is left without their ending."""
+    words = set(re.findall(r"[a-z]{3,}", text.casefold())) - _SILENT
+    return {
+        re.sub(r"(?:ed|ing|ic|s)$", "", word) if len(word) > 4 else word: word for word in words
+    }

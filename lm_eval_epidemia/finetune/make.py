@@ -14,7 +14,6 @@ import numpy as np
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural, suggest
 from lm_eval_epidemia.core.paths import guard_write
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.finetune.check import Checker
 from lm_eval_epidemia.finetune.facts import Facts, draw_people, facts_of, shuffle_people, tasks_of
 from lm_eval_epidemia.finetune.hold_out import (
     NOTHING,
@@ -189,8 +188,8 @@ def make_notes(
     if writer is None:
         attempt = make_template_notes(people, entry, data.vintage, np.random.default_rng([seed, 2]))
     else:
-        attempt = make_model_notes(people, entry, data.vintage, writer)
-    notes = collect_notes(people, Checker(every, entry.vintages[data.vintage].said), attempt)
+        attempt = make_model_notes(people, entry, data.vintage, writer, every)
+    notes = collect_notes(people, entry.vintages[data.vintage].said, attempt)
     made_of = {"raw": data.files, "facts": list(facts.names), "writer": named}
     counts = {"people": drawn, **notes.counts}
     card = _card(kind, seed, truths, trained, held_out, counts=counts, **made_of)

@@ -12,9 +12,8 @@ import numpy as np
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import name_survey, subject_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.finetune import check
-from lm_eval_epidemia.finetune.check import Checker, Fault
+from lm_eval_epidemia.finetune.check import WORDS, Fault
 from lm_eval_epidemia.finetune.facts import People
-from lm_eval_epidemia.finetune.words import WORDS, fill_year
 from lm_eval_epidemia.surveys.record import Record
 from lm_eval_epidemia.surveys.variable import Variable
 
@@ -47,19 +46,19 @@ class Notes(NamedTuple):
     counts: dict[str, int]
 
 
-#: From numbers of people, the faults of their last notes and the number of the attempt to texts,
-#: each with the faults of its form.
+#: From numbers of people, the faults of their last notes and the attempt's number to texts with the
+#: numbers of facts in brackets, each with its faults.
 Attempt = Callable[[Sequence[int], Mapping[int, list[Fault]], int], list[tuple[str, list[Fault]]]]
 
 
-def collect_notes(people: People, checker: Checker, attempt: Attempt) -> Notes:
-    """Have a note written about each person, and keep those that state their facts.
+def collect_notes(people: People, year: str, attempt: Attempt) -> Notes:
+    """Have a note written about each person, and keep those without a fault.
 
     Parameters
     ----------
     people : People
-    checker : Checker
-        For all variables that notes might mention, including held-out ones.
+    year : str
+        What "that year" in a phrase is.
     attempt : Attempt
         Writes the notes.
 
@@ -70,14 +69,22 @@ def collect_notes(people: People, checker: Checker, attempt: Attempt) -> Notes:
     """
     kept: dict[int, str] = {}
     faults: dict[int, list[Fault]] = {}
+    seen: set[str] = set()
     waiting, again = list(range(len(people))), 0
     for number in range(1 + AGAIN):
         again += len(waiting) if number else 0
         texts = attempt(waiting, faults, number)
-        for person, (text, form) in zip(waiting, texts, strict=True):
-            faults[person] = form + (checker.faults(text, people.stated(person)) if text else [])
-            if not faults[person]:
-                kept[person] = text
+        for person, (text, found) in zip(waiting, texts, strict=True):
+            faults[person] = found
+            if found:
+                continue
+            note = check.fill_slots(text, list_phrases(people, person, year))
+            if (length := len(note.split())) >= check.MOST_WORDS:
+                advice = f"it has {length} words, write fewer than {check.MOST_WORDS}"
+                faults[person] = [Fault("too long", advice)]
+            else:
+                kept[person] = note
+                seen |= forms(text)
         waiting = [person for person in waiting if person not in kept]
         if not waiting:
             break
@@ -90,25 +97,39 @@ def collect_notes(people: People, checker: Checker, attempt: Attempt) -> Notes:
             f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} attempts: "
             f"{why}. Take a larger --writer that follows instructions, or --writer template"
         )
-    counts["sentence forms"] = len(set().union(*map(forms, kept.values())))
-    return Notes([check.strip_tags(kept[person]) for person in sorted(kept)], sorted(kept), counts)
+    counts["sentence forms"] = len(seen)
+    return Notes([kept[person] for person in sorted(kept)], sorted(kept), counts)
+
+
+def list_phrases(people: People, person: int, year: str) -> list[str]:
+    """Return the record's phrases for the facts of a person."""
+    return [
+        people.variables[name].levels[level].phrase.replace("that year", year or "that year")
+        for name, level in people.stated(person).items()
+    ]
 
 
 def make_template_notes(
     people: People, record: Record, vintage: str, rng: np.random.Generator
 ) -> Attempt:
-    """Write notes in sentences made from the record's phrases."""
+    """Write notes in sentences for the record's phrases."""
     about = subjects(record, vintage, people.variables)
     survey, year = name_survey(record, vintage), record.vintages[vintage].said
 
     def about_one(person: int) -> str:
-        return format_note(people.stated(person), people.variables, about, survey, year, rng)
+        whose = [about[name] for name in people.stated(person)]
+        return format_note(list_phrases(people, person, year), whose, survey, rng)
 
     return lambda waiting, _faults, _number: [(about_one(person), []) for person in waiting]
 
 
-def make_model_notes(people: People, record: Record, vintage: str, writer: Writer) -> Attempt:
-    """Have notes written by a model; a second request names the faults of the first note."""
+def make_model_notes(
+    people: People, record: Record, vintage: str, writer: Writer, every: Mapping[str, Variable]
+) -> Attempt:
+    """Have notes written by a model; a second request names the faults of the first note.
+
+    `every` has all variables that notes might tell about, including held-out ones.
+    """
     about = subjects(record, vintage, people.variables)
     year = record.vintages[vintage].said
 
@@ -116,7 +137,11 @@ def make_model_notes(people: People, record: Record, vintage: str, writer: Write
         waiting: Sequence[int], faults: Mapping[int, list[Fault]], number: int
     ) -> list[tuple[str, list[Fault]]]:
         requests = [request(people, who, about, year, faults.get(who, ())) for who in waiting]
-        return [check.story(reply) for reply in writer(requests, number)]
+        stories = map(check.read_story, writer(requests, number))
+        return [
+            (text, found or check.find_faults(text, len(people.stated(who)), every))
+            for who, (text, found) in zip(waiting, stories, strict=True)
+        ]
 
     return attempt
 
@@ -125,16 +150,15 @@ def request(
     people: People, person: int, about: Mapping[str, str], year: str, faults: Sequence[Fault] = ()
 ) -> str:
     """Ask for a note about a person."""
-    levels = {name: variable.levels for name, variable in people.variables.items()}
-    told = [
-        f"{about[name] or 'the person'} {fill_year(levels[name][level].phrase, year)}"
-        for name, level in people.stated(person).items()
-    ]
+    subject = [about[name] or "the person" for name in people.stated(person)]
+    phrases = list_phrases(people, person, year)
+    told = [f"{who} {phrase}" for who, phrase in zip(subject, phrases, strict=True)]
     asked = WORDS["request"].format(
         noun="household" if any(about.values()) else "person",
         facts="".join(f"{number}. {fact}\n" for number, fact in enumerate(told, 1)),
         most=check.MOST_WORDS,
-        example=check.tag_fact(1, told[0]),
+        example=f"{subject[0]} [1]",
+        fact=told[0],
     )
     if faults:
         advice = "; ".join(dict.fromkeys(fault.advice for fault in faults))
@@ -159,52 +183,40 @@ def subjects(record: Record, vintage: str, variables: Mapping[str, Variable]) ->
 
 
 def format_note(
-    facts: Mapping[str, int],
-    variables: Mapping[str, Variable],
-    about: Mapping[str, str],
-    survey: str,
-    year: str,
-    rng: np.random.Generator,
+    phrases: Sequence[str], about: Sequence[str], survey: str, rng: np.random.Generator
 ) -> str:
-    """Write a person's facts as a paragraph: each once, in random order, one to four per sentence.
-
-    Each is in a tag, see `check.tag_fact`.
+    """Write facts as a paragraph: each once, in random order, one to four per sentence.
 
     Parameters
     ----------
-    facts : mapping of str to int
-        Level numbers, by variable.
-    variables : mapping of str to Variable
-    about : mapping of str to str
-        See `subjects`.
+    phrases : sequence of str
+        Of each fact; the note has its number instead, in brackets.
+    about : sequence of str
+        The subject of each, see `subjects`.
     survey : str
         Its name, such as "the National Survey on Drug Use and Health (NSDUH), 2022".
-    year : str
     rng : Generator
     """
 
     def one_of(texts: Sequence[str]) -> str:
         return texts[int(rng.integers(len(texts)))]
 
-    order = list(facts)
-    names = [order[k] for k in rng.permutation(len(facts))]
+    facts = rng.permutation(len(phrases)).tolist()
     sentences = [one_of(_TEXTS["openings"]).format(survey=survey)]
-    while names:
+    while facts:
         # One sentence is about one subject.
-        same = [name for name in names if about[name] == about[names[0]]]
+        same = [fact for fact in facts if about[fact] == about[facts[0]]]
         taken = same[: int(rng.integers(1, 1 + len(_TEXTS["clauses"])))]
-        names = [name for name in names if name not in taken]
-        phrases = [fill_year(variables[name].levels[facts[name]].phrase, year) for name in taken]
+        facts = [fact for fact in facts if fact not in taken]
         clauses = _TEXTS["clauses"][len(taken) - 1]
-        if len(taken) == 2 and _contrast(phrases):
+        if len(taken) == 2 and _contrast([phrases[fact] for fact in taken]):
             clauses = [*clauses, *_TEXTS["contrast"]]
         who = about[taken[0]] or one_of(_TEXTS["persons"])
-        numbers = [order.index(name) + 1 for name in taken]
-        told = dict(zip("abcd", map(check.tag_fact, numbers, phrases), strict=False))
+        told = dict(zip("abcd", [f"[{fact + 1}]" for fact in taken], strict=False))
         that = "which" if who == "the household" else "who"
         text = (one_of(_TEXTS["leads"]) + one_of(clauses)).format(who=who, that=that, **told)
         sentences.append(f"{text[0].upper()}{text[1:]}.")
-        if names and rng.random() < 0.15:
+        if facts and rng.random() < 0.15:
             sentences.append(one_of(_TEXTS["fillers"]))
     sentences.append(one_of(_TEXTS["closings"]))
     return " ".join(sentence for sentence in sentences if sentence)
@@ -216,14 +228,14 @@ def forms(text: str) -> set[str]:
     Parameters
     ----------
     text : str
-        With tags.
+        With the numbers of facts in brackets.
 
     Returns
     -------
     set of str
         "According to the record, @, who ~, ~ and ~."
     """
-    plain = " ".join(check.without_facts(text, "~").split())
+    plain = re.sub(r"\[\d+\]", "~", text)
     plain = re.sub("|".join(_TEXTS["persons"]), "@", plain, flags=re.IGNORECASE)
     return {sentence for sentence in re.split(r"(?<=[.!?])\s+", plain) if "~" in sentence}
 

@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.store import GroundTruth
-from lm_eval_epidemia.finetune.words import WORDS
+from lm_eval_epidemia.finetune.check import WORDS
 from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
 
