@@ -16,22 +16,20 @@ import pandas as pd
 from lm_eval_epidemia.api.answered import (
     GIVEN,
     Scored,
-    are_probabilities,
     as_text,
     check_given,
     check_truth,
     is_missing,
     nearest_cell,
     score_task,
-    to_numbers,
     to_python,
 )
 from lm_eval_epidemia.api.scores import score
 from lm_eval_epidemia.api.truths import load_truth
 from lm_eval_epidemia.benchmarks import WAYS, list_leaves
-from lm_eval_epidemia.benchmarks.observation.beliefs import ROUNDING
+from lm_eval_epidemia.benchmarks.observation.beliefs import align_beliefs
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -252,38 +250,11 @@ def _believed(rows: Sequence[Mapping[str, Any]]) -> Scored:
     truth = load_truth(task)
     check_truth(task, rows, truth.fingerprint)
     conditions = [", ".join(given) for given in WAYS["letters"].described(truth)]
-    levels = {level: number for number, level in enumerate(truth.levels)}
-    q = np.full(truth.p.shape, np.nan)
-    for row in rows:
-        cell = _cell(task, row, conditions)
-        if (level := levels.get(str(row["level"]))) is None:
-            raise EpidemiaError(
-                f"{task} has no level {to_python(row['level'])!r} "
-                f"({suggest(str(row['level']), levels)})"
-            )
-        where = f"{task}, cell {cell} ({conditions[cell]}), {row['level']}"
-        if not np.isnan(q[cell, level]):
-            raise EpidemiaError(f"answers has {where} twice: keep one")
-        p = to_numbers([row.get("p")])
-        if not are_probabilities(p):
-            raise EpidemiaError(
-                f"{where}: p is {to_python(row.get('p'))!r}: expected a probability, from 0 to 1"
-            )
-        q[cell, level] = p[0]
-    if lacking := np.argwhere(np.isnan(q)).tolist():
-        names = [f"cell {cell} ({conditions[cell]}), {truth.levels[k]}" for cell, k in lacking]
-        raise EpidemiaError(
-            f"{task} is not answered completely: it lacks {few(names)}; give every cell and "
-            "level, as in the split truth"
-        )
-    sums = q.sum(axis=1)
-    if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
-        cells = [f"cell {cell} ({conditions[cell]}) to {sums[cell]:.6g}" for cell in off]
-        raise EpidemiaError(
-            f"{task}: p sums over the levels of {few(cells)}, expected 1: correct p, or "
-            "divide it by the sum if its values are relative"
-        )
-    scored = score(truth, q)
+    beliefs = [
+        ((*truth.given[_cell(task, row, conditions)], str(row["level"])), row.get("p"))
+        for row in rows
+    ]
+    scored = score(truth, align_beliefs(truth, beliefs))
     return Scored(list_leaves()[task], scored.score, scored.draws)
 
 

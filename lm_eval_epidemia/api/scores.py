@@ -151,9 +151,9 @@ def score(task: str | Truth, q: Any) -> Score:
     100.0
     >>> score(task, frame.pivot(index="age", columns="answer", values="p")).score
     100.0
-    >>> score(task, frame.query("age != '12-13'"))
+    >>> score(task, frame.query("age != '12-13' or answer == 'No'"))
     Traceback (most recent call last):
-    lm_eval_epidemia.core.errors.EpidemiaError: q lacks age=12-13, answer Yes; age=12-13, answer No
+    lm_eval_epidemia.core.errors.EpidemiaError: beliefs lack age=12-13, answer Yes
     """
     truth = task if isinstance(task, Truth) else load_truth(task)
     part = part_of(truth)

@@ -76,7 +76,7 @@ def _from_function(truth: GroundTruth, q: Callable[[dict[str, str]], Any]) -> Ar
     labelled, names = [], _conditions(truth)
     for cell in truth.given:
         labelled += _by_answer(truth, cell, q(dict(zip(names, cell, strict=True))))
-    return _aligned(truth, labelled)
+    return align_beliefs(truth, labelled)
 
 
 def _by_answer(
@@ -123,10 +123,10 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     if not is_long:
         frame = frame.melt(conditions, var_name="answer", value_name="q")
     labels = frame[[*conditions, "answer"]].astype(str).itertuples(index=False, name=None)
-    return _aligned(truth, zip(labels, frame["q"], strict=True))
+    return align_beliefs(truth, zip(labels, frame["q"], strict=True))
 
 
-def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
+def align_beliefs(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]) -> Array:
     """Put values where their labels belong; each place is to get exactly one."""
     place = {
         (*given, level): (cell, k)
@@ -150,14 +150,14 @@ def _aligned(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], Any]]
                 ),
                 "nobody in the survey has this combination of conditions: leave it out",
             )
-            raise EpidemiaError(f"{truth.task} has no cell for q's {shown(labels)} ({hint})")
+            raise EpidemiaError(f"{truth.task} has no cell for {shown(labels)} ({hint})")
         if labels in values:
             raise EpidemiaError(
-                f"q contains {shown(labels)} twice: {values[labels]!r} and {value!r}"
+                f"beliefs contain {shown(labels)} twice: {values[labels]!r} and {value!r}"
             )
         values[labels] = value
     if lacking := [shown(labels) for labels in place if labels not in values]:
-        raise EpidemiaError("q lacks " + _join_cells(lacking))
+        raise EpidemiaError("beliefs lack " + _join_cells(lacking))
     aligned = np.empty(truth.p.shape)
     for labels, value in values.items():
         try:
@@ -174,11 +174,11 @@ def _check_beliefs(truth: GroundTruth, q: Array) -> None:
             f"{_named(truth, truth.given[c])}, answer {truth.levels[k]}: {q[c, k]:g}"
             for c, k in wrong
         ]
-        raise EpidemiaError(f"q contains values outside 0 to 1: {_join_cells(cells)}")
+        raise EpidemiaError(f"beliefs contain values outside 0 to 1: {_join_cells(cells)}")
     sums = q.sum(axis=1)
     if off := np.flatnonzero(abs(sums - 1) > ROUNDING).tolist():
         cells = [f"{_named(truth, truth.given[c])}: {sums[c]:.6g}" for c in off]
-        raise EpidemiaError(f"q does not sum to 1 over the answers: {_join_cells(cells)}")
+        raise EpidemiaError(f"beliefs do not sum to 1 over the answers: {_join_cells(cells)}")
 
 
 def _named(truth: GroundTruth, labels: Sequence[str], *more: str) -> str:
