@@ -135,6 +135,7 @@ def list_patterns() -> dict[str, str]:
         in_way(part, leaf.way): in_way(f"{part}_*", leaf.way)
         for leaf in list_leaves().values()
         if not leaf.part and (part := leaf.entry.part) not in ("", leaf.entry.group)
+        if WAYS[leaf.way].asks(leaf.entry.declared)
     }
 
 
@@ -169,7 +170,7 @@ def find_leaves(name: str) -> list[Leaf]:
     if not of_name:
         known = {meaning for _, meant_by in named for meaning in meant_by} | list_unions().keys()
         hint = suggest(name, known)
-        if not hint.startswith("nearest"):
+        if not (hint.startswith("nearest") and name.startswith("epidemia")):
             hint += f"; 'epidemia search {' '.join(words_of(name))}' also searches the questions"
         raise EpidemiaError(f"no task or group {name!r} ({hint})")
     return of_name

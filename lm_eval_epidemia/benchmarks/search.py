@@ -28,7 +28,7 @@ AKIN, STEM = 0.6, 4
 #: Of the weight of the words that are looked for, the share that the best must have in its text,
 LEAST = 0.5
 #: and the share of the best's weight that others must have.
-NEARLY = 0.7
+NEARLY = 0.6
 
 #: What a word counts in a name or title, as a condition, and in the text of a question or source.
 IN_NAME, IN_CONDITION, IN_TEXT = 1.0, 0.8, 0.6

@@ -47,7 +47,12 @@ PAGES = {
 def show(
     names: Names,
     every: Annotated[
-        bool, Option("--all", help="Print every cell and answer of the truth, with 95 % intervals.")
+        bool,
+        Option(
+            "--all",
+            help="Print every cell and answer of a truth, with 95 % intervals; name every task of a "
+            "group or survey.",
+        ),
     ] = False,
 ) -> None:
     """Show a task, group or survey: its questions, its truth, and what scores 0 and 100."""
@@ -61,9 +66,9 @@ def show(
         if leaf is not None and leaf.benchmark.ways[leaf.way].asks(leaf.entry.declared):
             _show_task(name, leaf, every)
         elif name in records():
-            _survey(records()[name])
+            _survey(records()[name], every)
         else:
-            _group(name)
+            _group(name, every)
 
 
 def search(
@@ -283,7 +288,7 @@ def _source(truth: Truth, task: Task) -> None:
         _say("published", f"{place} (docs/background/reproduce.md)")
 
 
-def _survey(survey: Record) -> None:
+def _survey(survey: Record, every: bool) -> None:
     """Show a survey: its source, and the groups that contain its tasks."""
     from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 
@@ -301,10 +306,12 @@ def _survey(survey: Record) -> None:
     available = "{}: {} of {} tasks available here".format
     _say("groups", *(available(name, sum(of), len(of)) for name, of in groups.items()))
     _say("variables", ", ".join(survey.variables))
+    if every:
+        _say("tasks", *(task.name for task in survey.declared))
     _say("more", f"epidemia survey card {survey.survey}")
 
 
-def _group(name: str) -> None:
+def _group(name: str, every: bool) -> None:
     """Show a group: tasks by survey, a question, other ways of asking, and files it waits for."""
     from lm_eval_epidemia.benchmarks import BENCHMARKS, describe_union, find_leaves, list_patterns
     from lm_eval_epidemia.surveys.catalogue import how_to_build
@@ -323,7 +330,7 @@ def _group(name: str) -> None:
         _print(_members(name, here))
         way = first.benchmark.ways[first.way]
         _question(way, way.load(first.entry.name), f"of {way.named(first.entry.name)}")
-        if len(here) <= MEMBERS:
+        if every or len(here) <= MEMBERS:
             _say("tasks", *(leaf.benchmark.ways[leaf.way].named(leaf.entry.name) for leaf in here))
     _say("other ways", ", ".join(_suffixed(name, leaves)))
     for survey, number in waiting.items():
@@ -361,12 +368,12 @@ def _members(name: str, here: Sequence[Leaf]) -> Any:
 
 
 def _suffixed(name: str, leaves: Sequence[Leaf]) -> list[str]:
-    """Return the group's names in other ways of asking."""
-    from lm_eval_epidemia.benchmarks import list_names
+    """Return the group's names, or patterns, in other ways of asking."""
+    from lm_eval_epidemia.benchmarks import list_names, list_patterns
 
     first = leaves[0]
     ways = first.benchmark.ways
     stem = name.removesuffix(ways[first.way].suffix) if ways[first.way].suffix else name
-    known = list_names()
+    known = {known: known for known in list_names()} | list_patterns()
     named = (way.named(stem) for way in ways.values())
-    return [other for other in named if other != name and other in known]
+    return [known[other] for other in named if other != name and other in known]
