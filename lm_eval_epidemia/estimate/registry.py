@@ -22,9 +22,7 @@ from lm_eval_epidemia.core.store import State, describe_problem, read_once, seal
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
-#: Schema 2 has no replicates: it is read, and its truths have no errors.
 SCHEMA = 3
-READ = (2, SCHEMA)
 
 
 class Place(NamedTuple):
@@ -60,6 +58,12 @@ class Place(NamedTuple):
         if self.state == "shipped":
             return f"reinstall the package, or {build} --raw FILE'"
         return f"{build} --raw FILE', or delete {self.folder} to use what ships"
+
+
+class _Registry(BaseModel):
+    #: Schema 2 has no replicates: it is read, and its truths have no errors.
+    version: Literal[2, 3] = Field(alias="schema")
+    truths: dict[str, Any]
 
 
 class _StoredFile(BaseModel):
@@ -107,32 +111,15 @@ def _parse(path: Path) -> dict[str, Any]:
         "use the shipped one"
     )
     try:
-        registry = json.loads(path.read_text(encoding="utf-8"))
+        return _Registry.model_validate(json.loads(path.read_text(encoding="utf-8"))).truths
     except (ValueError, RecursionError) as error:
-        raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
-    if not isinstance(registry, dict):
-        raise EpidemiaError(f"{path} is damaged (it contains no JSON object): {mend}")
-    if registry.get("schema") not in READ:
-        raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, but this version of the package reads "
-            f"{READ[0]} and {READ[1]}; {mend}"
-        )
-    truths = registry.get("truths")
-    if not isinstance(truths, dict):
-        raise EpidemiaError(f"{path} is damaged (it contains no truths): {mend}")
-    return truths
+        raise EpidemiaError(f"{path} is damaged ({describe_problem(error)}): {mend}") from None
 
 
 def find_damaged(folder: Path) -> dict[str, str]:
     """Return what is wrong with truths of a folder whose outline cannot be read, by key."""
-    path = folder / REGISTRY
-    return _outlines(path) if path.is_file() else {}
-
-
-@read_once
-def _outlines(path: Path) -> dict[str, str]:
     wrong = {}
-    for key, outline in _parse(path).items():
+    for key, outline in read_registry(folder).items():
         try:
             truth = _StoredTruth.model_validate(outline)
         except ValidationError as error:
