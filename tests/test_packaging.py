@@ -124,9 +124,6 @@ def test_an_editable_install_leaves_no_half_package(wheels):
 #: Which modules may import what an extra installs, beside the base install.
 TAKES = yaml.safe_load((REPOSITORY / "tests" / "data" / "takes.yaml").read_text())
 
-#: Clusters that a user sets up, with their own packages: --backend dask or ray.
-CLUSTERS = {"distributed", "ray"}
-
 #: What others import for us: pandas for its files, transformers and joblib's users for their work.
 UNSEEN = {"accelerate", "openpyxl", "scikit-learn", "xlrd", "lm-eval"}
 
@@ -157,7 +154,7 @@ def imported():
                 found |= {alias.name.split(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and not node.level:
                 found.add(node.module.split(".")[0])
-        others = found - set(sys.stdlib_module_names) - {"lm_eval_epidemia"} - CLUSTERS
+        others = found - set(sys.stdlib_module_names) - {"lm_eval_epidemia"}
         names = {owners.get(name, [name])[0].lower().replace("_", "-") for name in others}
         yield path.relative_to(REPOSITORY / "lm_eval_epidemia").as_posix(), names
 

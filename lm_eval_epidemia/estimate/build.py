@@ -1,13 +1,17 @@
 """Build the ground truth of a survey: every task its file allows, with its sampling error.
 
-A build is three things: the jobs (which tasks, with which bootstrap), their estimates (by processes
-of this machine or a cluster, each kept when it is done), and the writer, when all are there.
+A build is three things: the jobs (which tasks, with which bootstrap), their estimates (by several
+processes, each kept when it is done), and the writer, when all are there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import os
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +31,6 @@ from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import built_groundtruth, folder_of, folders, list_available
-from lm_eval_epidemia.estimate.workers import check_jobs, workers
 from lm_eval_epidemia.estimate.write import (
     keep,
     key_of,
@@ -63,7 +66,6 @@ class Work(NamedTuple):
     schemes: tuple[Scheme, ...]
     replicates: int
     jobs: int = 1
-    backend: str | None = None
     progress: bool = True
 
 
@@ -101,7 +103,6 @@ def build_survey(
     bootstrap: Iterable[Scheme] | None = None,
     replicates: int = 200,
     jobs: int = 1,
-    backend: str | None = None,
     out: Path | None = None,
     only: Collection[str] = (),
     progress: bool = True,
@@ -126,8 +127,6 @@ def build_survey(
         so many are the joint replicates of the survey.
     jobs : int
         Processes.
-    backend : str, optional
-        Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, where scores look before what ships.
     only : collection of str
@@ -146,7 +145,7 @@ def build_survey(
         to, or another build of the same survey is running there.
     """
     entry = find_record(survey)
-    check_options(replicates, backend, jobs)
+    check_options(replicates, jobs)
     folder = Path(out) if out else built_groundtruth()
     raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
@@ -171,21 +170,22 @@ def build_survey(
     else:
         data, schemes = find_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
-        work = Work(schemes, replicates, jobs, backend, progress)
+        work = Work(schemes, replicates, jobs, progress)
         skipped = build_tasks(data, tasks, folder, work)
     left_out = [task.name for task in asked if task not in tasks]
     made = [task.name for task in tasks if task.name not in skipped]
     return Built(key, folder, made, left_out, skipped)
 
 
-def check_options(replicates: int, backend: str | None, jobs: int) -> None:
+def check_options(replicates: int, jobs: int) -> None:
     """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
     with needs("build", "building ground truth"):
         import joblib  # noqa: F401
         import lightgbm  # noqa: F401
-    check_jobs(backend, jobs)
+    if jobs == 0:
+        raise EpidemiaError("--jobs 0: expected at least 1, or -1 for all cores")
 
 
 def find_schemes(
@@ -325,13 +325,25 @@ def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> dict[str, str]:
 
     done, skipped = len(jobs) - len(todo), dict[str, str]()
     bar = tqdm(total=len(jobs), initial=done, desc=data.key, unit="task", disable=not work.progress)
-    with bar, workers(work.backend, work.jobs):
-        # Clusters do not hand results on as they come.
-        streaming = "list" if work.backend in ("dask", "ray") else "generator_unordered"
-        for reason in joblib.Parallel(return_as=streaming)(calls()):
+    ends: dict[str, Any] = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    with bar, joblib.parallel_config("loky", n_jobs=work.jobs, **ends):
+        for reason in joblib.Parallel(return_as="generator_unordered")(calls()):
             skipped |= reason
             bar.update()
     return {job.task.name: skipped[job.task.name] for job in jobs if job.task.name in skipped}
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when its parent does, however that ended: a killed build says nothing."""
+
+    def watch() -> None:
+        # Windows gives no orphan another parent, but lets us hold on to the process itself.
+        process = multiprocessing.parent_process() if os.name == "nt" else None
+        while process.is_alive() if process else os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:

@@ -22,7 +22,6 @@ from lm_eval_epidemia.core.store import State, describe_problem, read_once, seal
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
-SCHEMA = 3
 
 
 class Place(NamedTuple):
@@ -61,8 +60,7 @@ class Place(NamedTuple):
 
 
 class _Registry(BaseModel):
-    #: Schema 2 has no replicates: it is read, and its truths have no errors.
-    version: Literal[2, 3] = Field(alias="schema")
+    version: Literal[3] = Field(alias="schema")
     truths: dict[str, Any]
 
 
@@ -74,7 +72,7 @@ class _StoredFile(BaseModel):
 class _StoredTruth(BaseModel):
     survey: str
     vintage: str
-    files: dict[Literal["cells", "bootstrap", "replicates"], _StoredFile] = Field(min_length=2)
+    files: dict[Literal["cells", "bootstrap", "replicates"], _StoredFile] = Field(min_length=3)
     tasks: dict[str, Any]
 
 
@@ -89,7 +87,7 @@ class _StoredTask(BaseModel):
     levels: list[str] = Field(min_length=2)
     bootstrap: dict[Scheme, dict[str, Any]]
     replicates: _Replicates | None = None
-    sha256: str | None = Field(None, description="The seal; 0.1.0 wrote none.")
+    sha256: str
 
 
 def read_registry(folder: Path) -> dict[str, Any]:
@@ -152,7 +150,7 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
         raise EpidemiaError(
             f"{where} is damaged ({describe_problem(error)}): {place.mend}"
         ) from None
-    if checked.sha256 not in (None, seal(truth, task)):
+    if checked.sha256 != seal(truth, task):
         raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry
 
@@ -208,4 +206,4 @@ def _free(folder: Path) -> Path:
 
 def write_registry(folder: Path, truths: dict[str, Any]) -> None:
     """Write the registry of a folder, truths in the order of their keys."""
-    write_json(folder / REGISTRY, {"schema": SCHEMA, "truths": dict(sorted(truths.items()))})
+    write_json(folder / REGISTRY, {"schema": 3, "truths": dict(sorted(truths.items()))})

@@ -22,7 +22,6 @@ user's build (in ``paths.home()``) takes precedence over the shipped truth.
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -96,9 +95,9 @@ class GroundTruth:
         file that declares its set, and so of the record's wording.
     place : Place
         Where it was read from.
-    sample : str or None
+    sample : str
         Name of the survey's joint replicates: truths with the same sample share them. Empty for an
-        exact table; None if none were built.
+        exact table.
     """
 
     task: str
@@ -114,7 +113,7 @@ class GroundTruth:
     distances: dict[str, Array]
     fingerprint: str
     place: Place
-    sample: str | None
+    sample: str
 
     @property
     def state(self) -> State:
@@ -122,14 +121,14 @@ class GroundTruth:
         return self.place.state
 
     @property
-    def replicates(self) -> Array | None:
+    def replicates(self) -> Array:
         """P(Y | X) at each joint replicate, shape (B, C, K).
 
         Replicate b of two truths of equal `sample` is one other sample of the survey. B is 0 for
-        an exact table; None if no replicates were built.
+        an exact table.
         """
         if not self.sample:
-            return None if self.sample is None else np.empty((0, *self.p.shape))
+            return np.empty((0, *self.p.shape))
         return _replicates(self.task, self.place, stamp(self.place.registry))
 
     @property
@@ -388,25 +387,13 @@ def _fingerprint(truth: dict[str, Any]) -> str:
     return sha256[:12]
 
 
-def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
+def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str:
     """Name the joint replicates of a task."""
     if not entry["bootstrap"]:
         return ""
-    if "replicates" not in entry:
-        return None
     if "sample" in truth:
         return str(truth["sample"])
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
-
-
-def list_unreplicated() -> list[str]:
-    """Return the keys ``<survey>_<vintage>`` of truths in use that have no joint replicates."""
-    keys = set()
-    for name, (place, *_) in all_places().items():
-        with suppress(EpidemiaError):  # damaged: `list_available` says so
-            if _sample(place, *entry_of(place, name)) is None:
-                keys.add(place.key)
-    return sorted(keys)
 
 
 @lru_cache(maxsize=512)

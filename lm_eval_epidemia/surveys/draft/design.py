@@ -1,6 +1,6 @@
 """Which columns carry the design: guessed, never used without being asked.
 
-By names and labels; weights also by their values, and by what they mean where countries differ.
+By names and labels; weights also by their values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.core.errors import few
 from lm_eval_epidemia.surveys.draft import words
 from lm_eval_epidemia.surveys.draft.amounts import has_unit
 from lm_eval_epidemia.surveys.draft.columns import DraftOptions, FileColumn, Files
@@ -62,6 +61,12 @@ class Guess(NamedTuple):
     body: str = ""
     unsaid: list[str] = []
 
+    @property
+    def seen(self) -> str:
+        """Describe the values of the first weight."""
+        body = f", as people's {self.body} are" if self.body else ""
+        return f"{self.weights[0]} is {self.span}{body}"
+
 
 def guess_design(columns: Sequence[FileColumn]) -> Guess:
     """Guess the design from the names and labels of columns.
@@ -92,20 +97,12 @@ def guess_design(columns: Sequence[FileColumn]) -> Guess:
             continue  # an answer, or what somebody weighs
         elif words.says_weight(column.name, column.label):
             weights.append(column)
-    several = any(words.COUNTRY.fits(column) for column in columns)
-    weights.sort(key=lambda column: _unlikely(column, several))
+    weights.sort(key=lambda x: not words.FINAL.search(f"{x.name} {x.label}".casefold()))
     named = {column.name for column in weights} | {*replicates}
     others = [column for column in columns if column.name not in named]
     psu = next((c.name for c in others if words.PSU.fits(c)), "")
     strata = next((c.name for c in others if c.name != psu and words.STRATA.fits(c)), "")
     return Guess([column.name for column in weights], strata, psu, replicates)
-
-
-def _unlikely(column: FileColumn, several: bool) -> tuple[bool, bool, bool]:
-    """Order weights; of several countries, first those that count them too, last them alone."""
-    alone = several and words.POPULATION.fits(column)
-    both = several and words.COMBINED.fits(column)
-    return alone, not both, not words.FINAL.search(f"{column.name} {column.label}".casefold())
 
 
 def body_unit(column: FileColumn, values: pd.Series) -> str:
@@ -250,32 +247,3 @@ def _unsaid(
             if known is not None and known.nunique() >= SEVERAL:
                 found += [name] if (known != known.round()).mean() > 0.5 else []
     return found
-
-
-def may_be_weights(names: Sequence[str]) -> str:
-    """Say that only a person can tell whether columns are weights."""
-    return (
-        f"no column is called a weight, but {few(names)} may be one (positive numbers with "
-        f"decimals, without labels): give --weight {names[0]} to use it, or --weight none if all "
-        "records count equally"
-    )
-
-
-def countries_said(usable: Sequence[FileColumn], weight: str, guess: Guess) -> list[str]:
-    """Say what a weight has to be multiplied by where a file has several countries."""
-    combined, population, countries = (
-        [column.name for column in usable if called.fits(column)]
-        for called in (words.COMBINED, words.POPULATION, words.COUNTRY)
-    )
-    into = "into a new column, and give that as --weight"
-    if weight in combined:
-        return [f"{weight} counts the sizes of countries already: multiply it by no other weight"]
-    if not (weight and countries and (combined or population)):
-        return []
-    if weight in population:
-        others = [*(name for name in guess.weights if name not in population), "a person's weight"]
-        only = f"{weight} says only how much a country counts"
-        return [f"{only}: multiply it by {others[0]} in each record, {into}"]
-    use = f"use {combined[0]}" if combined else f"multiply it by {population[0]}, {into}"
-    among = f"several countries ({countries[0]}) together"
-    return [f"{weight} is right within a country: for {among} {use}"]

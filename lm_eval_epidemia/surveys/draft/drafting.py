@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
 from lm_eval_epidemia.surveys.draft.columns import (
-    Chooser,
     DraftOptions,
     FileColumn,
     Files,
     LeftOut,
     Named,
-    Proposal,
     describe_files,
     find_unusable,
     named_columns,
@@ -31,6 +29,7 @@ from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.tasks import (
     EACH,
     PEOPLE,
+    TASKS,
     TaskPlan,
     conditions_of,
     is_possible,
@@ -111,7 +110,6 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
 def draft_record(
     files: Sequence[Path],
     wishes: DraftOptions = DraftOptions(),  # noqa: B008
-    choose: Chooser | None = None,
     progress: bool = False,
 ) -> Drafted:
     """Draft the record of a survey from its files.
@@ -120,10 +118,7 @@ def draft_record(
     ----------
     files : sequence of Path
         One file, or several that share the number of a person; packed or not.
-    wishes : Wishes
-    choose : callable, optional
-        Asked before a guess is used. Without it, a guessed weight is an error, and strata and PSUs
-        are named in the draft but not used; outcomes and conditions are taken as proposed.
+    wishes : DraftOptions
     progress : bool
         Show how far reading is.
 
@@ -149,13 +144,13 @@ def draft_record(
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
         guess = inspect_weights(read, usable, guess_design(usable), wishes, asked_for)
-        rows = rows_of(read, usable, guess, wishes, choose)
+        rows = rows_of(read, usable, guess, wishes)
         _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
         repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
         variables = _variables(asked, tallies, named, wishes, left_out)
-        outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
+        outcomes, conditions, notes = _chosen(variables, named)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
         titles = [header.title for header in read.headers if header.title]
         members = [
@@ -164,12 +159,12 @@ def draft_record(
         ]
         title, people = [*titles, clean_text(files[0].stem)][0], int(rows.keep.sum())
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
-        plans = plan_tasks(outcomes, conditions, 10 * wishes.tasks)
+        plans = plan_tasks(outcomes, conditions, 10 * TASKS)
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
         data = load_microdata(read_record(record_text(source, variables, plans, left_out)), files)
-        plans = plan_tasks(outcomes, conditions, wishes.tasks, partial(is_possible, data))
+        plans = plan_tasks(outcomes, conditions, TASKS, partial(is_possible, data))
         if not plans:
             raise EpidemiaError(
                 f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
@@ -178,7 +173,7 @@ def draft_record(
         text = record_text(source, variables, plans, left_out)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
-        notes += _those_without(outcomes, conditions, plans, wishes.tasks)
+        notes += _those_without(outcomes, conditions, plans)
     return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
 
 
@@ -282,39 +277,27 @@ def _variables(
     return list(drafts.values())
 
 
-def _chosen(
-    variables: list[Draft], named: Named, wishes: DraftOptions, choose: Chooser | None
-) -> tuple[list[Draft], list[Draft], list[str]]:
-    """Settle outcomes and conditions: as named, or as proposed and agreed to."""
+def _chosen(variables: list[Draft], named: Named) -> tuple[list[Draft], list[Draft], list[str]]:
+    """Settle outcomes and conditions: as named, or as proposed."""
     by_column = {draft.column.name: draft for draft in variables}
-    labels = {name: draft.column.label for name, draft in by_column.items()}
-
-    def settle(option: str, what: str, proposed: Sequence[Draft]) -> list[Draft]:
-        if option in named:
-            return list({c.name: by_column[c.name] for c in named[option]}.values())
-        if choose is None or not proposed:
-            return list(proposed)
-        known = {name.casefold(): draft for name, draft in by_column.items()}
-        columns = tuple(draft.column.name for draft in proposed)
-        chosen = choose(Proposal(what, option, columns, labels))
-        if unknown := [name for name in chosen if name.casefold() not in known]:
-            hint = suggest(unknown[0], labels)
-            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
-        return [known[name.casefold()] for name in chosen]
-
-    taken = [by_column[column.name] for column in named.get("--outcomes", ())]
-    free = [draft for draft in variables if draft not in taken]
-    proposed, notes = conditions_of(free), []
-    if not proposed and "--given" not in named:
-        proposed = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
-        proposed = proposed[: min(3, len(free) // 2)]
-        notes = [
-            "no column looks like age, sex, race, education, income, region or marital status, "
-            "so other columns with few answers serve as conditions"
-        ]
-    conditions = settle("--given", "conditions", proposed)
-    most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
-    outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
+    given = {
+        option: list({column.name: by_column[column.name] for column in columns}.values())
+        for option, columns in named.items()
+    }
+    outcomes, conditions, notes = given.get("--outcomes"), given.get("--given"), []
+    if conditions is None:
+        free = [draft for draft in variables if draft not in (outcomes or ())]
+        conditions = conditions_of(free)
+        if not conditions:
+            conditions = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
+            conditions = conditions[: min(3, len(free) // 2)]
+            notes = [
+                "no column looks like age, sex, race, education, income, region or marital status, "
+                "so other columns with few answers serve as conditions"
+            ]
+    if outcomes is None:
+        most = -(-TASKS // max(min(EACH, len(conditions)), 1))
+        outcomes = outcomes_of(variables, conditions, most)
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
@@ -336,12 +319,12 @@ def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> 
 
 
 def _those_without(
-    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan], most: int
+    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan]
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
-    if len(plans) >= most and len(outcomes) * len(conditions) > most:
-        return [f"{most} of {possible} were made: --outcomes and --given choose them"]
+    if len(plans) >= TASKS and len(outcomes) * len(conditions) > TASKS:
+        return [f"{TASKS} of {possible} were made: --outcomes and --given choose them"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"

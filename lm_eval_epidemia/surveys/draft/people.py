@@ -13,19 +13,11 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.surveys.draft.columns import (
     NONE,
-    Chooser,
     DraftOptions,
     FileColumn,
     Files,
-    Proposal,
 )
-from lm_eval_epidemia.surveys.draft.design import (
-    Guess,
-    countries_said,
-    known_numbers,
-    may_be_weights,
-    single_units,
-)
+from lm_eval_epidemia.surveys.draft.design import Guess, known_numbers, single_units
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.words import WORDS
 from lm_eval_epidemia.surveys.microdata import check_unique, check_weights
@@ -84,11 +76,7 @@ class UsedRows(NamedTuple):
 
 
 def rows_of(
-    read: Files,
-    usable: Sequence[FileColumn],
-    guess: Guess,
-    wishes: DraftOptions,
-    choose: Chooser | None,
+    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: DraftOptions
 ) -> UsedRows:
     """Determine weight, strata, PSUs and year, and read their columns.
 
@@ -97,21 +85,23 @@ def rows_of(
     read : Files
     usable : sequence of Field
     guess : Guess
-    wishes : Wishes
-    choose : callable, optional
-        Asked before a guess is used.
+    wishes : DraftOptions
 
     Raises
     ------
     EpidemiaError
-        If a weight was guessed that nobody confirms, a column named is none or cannot serve, or no
+        If a weight was guessed that is not accepted, a column named is none or cannot serve, or no
         year is known.
     """
     import pandas as pd
 
-    settling = _Settling(read, usable, guess, wishes, choose)
-    weight = settling.weight()
-    strata, psu, asked = settling.units()
+    weight = _settle_weight(read, usable, guess, wishes)
+    named = bool(wishes.strata or wishes.psu)
+    strata = _find_named(read, usable, "--strata", wishes.strata)
+    psu = _find_named(read, usable, "--psu", wishes.psu)
+    # Strata alone are not taken: without the PSUs they would promise too much.
+    if wishes.accept and guess.psu and not named:
+        strata, psu = guess.strata, guess.psu
     # The file that has the weight has everybody.
     base = read.column(weight, "--weight", usable).file if weight else 0
     path, of_base = read.paths[base], [c for c in read.columns if c.file == base]
@@ -130,8 +120,7 @@ def rows_of(
     checks: list[str] = []
     if guess.body and not weight and wishes.weight is None:
         not_used = "it is not used as the weight; to use it, give --weight"
-        checks.append(f"{settling.seen()}: {not_used} {guess.weights[0]}")
-    checks += countries_said(usable, weight, guess)
+        checks.append(f"{guess.seen}: {not_used} {guess.weights[0]}")
     if column is not None and column.nunique() > 1:
         keep &= column.to_numpy() == year
         if not keep.any():
@@ -156,7 +145,7 @@ def rows_of(
             fault = f"{away[0]} is in another file than the weight"
         else:
             fault = single_units(frame[keep], strata, psu)
-        if fault and asked:
+        if fault and named:
             raise EpidemiaError(
                 f"--strata {strata or NONE} --psu {psu or NONE}: {fault}, so the variance cannot "
                 "be estimated: correct the columns, or give --strata none --psu none"
@@ -173,70 +162,36 @@ def rows_of(
     return UsedRows(sampling, keep, np.where(keep, weights, 0.0), keys)
 
 
-class _Settling(NamedTuple):
-    """What is known when weight, strata and PSUs are settled: as for `rows_of`."""
+def _find_named(read: Files, usable: Sequence[FileColumn], option: str, name: str | None) -> str:
+    """Return the column that an option names, as its file spells it; empty if none is meant."""
+    if name is None or name.casefold() == NONE:
+        return ""
+    return read.column(name, option, usable).name
 
-    read: Files
-    usable: Sequence[FileColumn]
-    guess: Guess
-    wishes: DraftOptions
-    choose: Chooser | None
 
-    def ask(self, what: str, option: str, *columns: str) -> Sequence[str]:
-        """Let the user choose among the guesses."""
-        assert self.choose is not None
-        labels = {column.name: column.label for column in self.usable}
-        unsaid = what == "weight" and not self.guess.weights
-        doubt = self.seen() if what == "weight" and self.guess.body else ""
-        doubt = may_be_weights(self.guess.unsaid) if unsaid else doubt
-        return self.choose(Proposal(what, option, columns, labels, doubt, unsaid))
-
-    def seen(self) -> str:
-        """Describe the values of the guessed weight."""
-        body = f", as people's {self.guess.body} are" if self.guess.body else ""
-        return f"{self.guess.weights[0]} is {self.guess.span}{body}"
-
-    def weight(self) -> str:
-        guess, given = self.guess, self.wishes.weight
-        if given is not None:
-            if given.casefold() == NONE:
-                return ""
-            return self.read.column(given, "--weight", self.usable).name
-        if not (guess.weights or guess.unsaid):
-            return ""
-        if self.choose is None:
-            if not guess.weights:
-                raise EpidemiaError(may_be_weights(guess.unsaid))
-            also = f" --strata {guess.strata}" if guess.strata and guess.psu else ""
-            also += f" --psu {guess.psu}" if guess.psu else ""
-            looks = "looks" if len(guess.weights) == 1 else "look"
-            seen = f" ({self.seen()})" if guess.span else ""
-            yes = "takes none" if guess.body else "accepts what is guessed"
-            raise EpidemiaError(
-                f"{few(guess.weights)} {looks} like a weight{seen}: give --weight "
-                f"{guess.weights[0]}{also} to use it, or --weight none if all records count "
-                f"equally (--yes {yes})"
-            )
-        chosen = self.ask("weight", "--weight", *(guess.weights or guess.unsaid))
-        return self.read.column(chosen[0], "--weight", self.usable).name if chosen else ""
-
-    def units(self) -> tuple[str, str, bool]:
-        """Return strata and PSUs, and whether the user named them."""
-        guess, wishes = self.guess, self.wishes
-        if wishes.strata or wishes.psu:
-            given = {"--strata": wishes.strata or NONE, "--psu": wishes.psu or NONE}
-            strata, psu = (
-                "" if name.casefold() == NONE else self.read.column(name, option, self.usable).name
-                for option, name in given.items()
-            )
-            return strata, psu, True
-        # Strata alone are not proposed: without the PSUs they would promise too much.
-        if self.choose is None or not guess.psu:
-            return "", "", False
-        columns = [name for name in (guess.strata, guess.psu) if name]
-        what = "strata and PSUs" if guess.strata else "PSUs"
-        agreed = len(self.ask(what, "--strata and --psu", *columns)) == len(columns)
-        return (guess.strata, guess.psu, False) if agreed else ("", "", False)
+def _settle_weight(
+    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: DraftOptions
+) -> str:
+    """Return the weight; empty if there is none."""
+    if wishes.weight is not None or not (guess.weights or guess.unsaid):
+        return _find_named(read, usable, "--weight", wishes.weight)
+    if not guess.weights:
+        raise EpidemiaError(
+            f"no column is called a weight, but {few(guess.unsaid)} may be one (positive numbers "
+            f"with decimals, without labels): give --weight {guess.unsaid[0]} to use it, or "
+            "--weight none if all records count equally"
+        )
+    if wishes.accept:
+        return "" if guess.body else guess.weights[0]
+    also = f" --strata {guess.strata}" if guess.strata and guess.psu else ""
+    also += f" --psu {guess.psu}" if guess.psu else ""
+    looks = "looks" if len(guess.weights) == 1 else "look"
+    seen = f" ({guess.seen})" if guess.span else ""
+    raise EpidemiaError(
+        f"{few(guess.weights)} {looks} like a weight{seen}: give --weight {guess.weights[0]}{also} "
+        "to use it, or --weight none if all records count equally (--yes "
+        f"{'takes none' if guess.body else 'accepts what is guessed'})"
+    )
 
 
 def _of_years(column: pd.Series) -> bool:
