@@ -27,8 +27,8 @@ from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import columns, tally, words
 from lm_eval_epidemia.surveys.draft.columns import DraftOptions
+from lm_eval_epidemia.surveys.draft.design import Sampling
 from lm_eval_epidemia.surveys.draft.drafting import draft_record, own_path, write_draft
-from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.variables import draft_variable
 from lm_eval_epidemia.surveys.draft.words import CHECK, clean_text, marks, quote_number, quoted

@@ -13,6 +13,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
+from lm_eval_epidemia.surveys.draft import design, tasks, words
 from lm_eval_epidemia.surveys.draft.columns import (
     DraftOptions,
     FileColumn,
@@ -23,27 +24,8 @@ from lm_eval_epidemia.surveys.draft.columns import (
     find_unusable,
     named_columns,
 )
-from lm_eval_epidemia.surveys.draft.design import Guess, guess_design, inspect_weights
-from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
-from lm_eval_epidemia.surveys.draft.tasks import (
-    EACH,
-    PEOPLE,
-    TASKS,
-    TaskPlan,
-    conditions_of,
-    is_possible,
-    outcomes_of,
-    plan_tasks,
-)
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, draft_variable
-from lm_eval_epidemia.surveys.draft.words import (
-    IDENTIFIER,
-    clean_text,
-    make_unique,
-    marks,
-    variable_name,
-)
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.raw import open_raw
@@ -79,7 +61,7 @@ class Drafted(NamedTuple):
     marks: int
     source: DraftSource
     variables: list[Draft]
-    plans: list[TaskPlan]
+    plans: list[tasks.TaskPlan]
     left_out: LeftOut
     notes: list[str]
 
@@ -143,8 +125,8 @@ def draft_record(
         usable = _without(read.columns, left_out)
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
-        guess = inspect_weights(read, usable, guess_design(usable), wishes, asked_for)
-        rows = rows_of(read, usable, guess, wishes)
+        guess = design.inspect_weights(read, usable, design.guess_design(usable), wishes, asked_for)
+        rows = design.rows_of(read, usable, guess, wishes)
         _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
@@ -157,24 +139,26 @@ def draft_record(
             (path.name, [inside.name] if suffix_of(path.name) == ".zip" else [])
             for path, inside in zip(read.given, read.paths, strict=True)
         ]
-        title, people = [*titles, clean_text(files[0].stem)][0], int(rows.keep.sum())
+        title, people = [*titles, words.clean_text(files[0].stem)][0], int(rows.keep.sum())
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
-        plans = plan_tasks(outcomes, conditions, 10 * TASKS)
+        plans = tasks.plan_tasks(outcomes, conditions, 10 * tasks.TASKS)
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
         data = load_microdata(read_record(record_text(source, variables, plans, left_out)), files)
-        plans = plan_tasks(outcomes, conditions, TASKS, partial(is_possible, data))
+        plans = tasks.plan_tasks(
+            outcomes, conditions, tasks.TASKS, partial(tasks.is_possible, data)
+        )
         if not plans:
             raise EpidemiaError(
-                f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
-                "name others with --outcomes and --given"
+                f"{read.names}: no outcome and condition were both answered by {tasks.PEOPLE} "
+                "people: name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans)
-    return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
+    return Drafted(name, text, len(words.marks(text)), source, variables, plans, left_out, notes)
 
 
 def write_draft(draft: Drafted) -> Path:
@@ -210,8 +194,8 @@ def _without(columns: Sequence[FileColumn], left_out: LeftOut) -> list[FileColum
 
 def _put_aside(
     usable: Sequence[FileColumn],
-    guess: Guess,
-    sampling: Sampling,
+    guess: design.Guess,
+    sampling: design.Sampling,
     join: str,
     wanted: set[str],
     left_out: LeftOut,
@@ -234,7 +218,11 @@ def _put_aside(
 
 
 def _counted(
-    read: Files, asked: Sequence[FileColumn], rows: UsedRows, encoding: str | None, progress: bool
+    read: Files,
+    asked: Sequence[FileColumn],
+    rows: design.UsedRows,
+    encoding: str | None,
+    progress: bool,
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
@@ -244,7 +232,7 @@ def _counted(
     with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
-            keep, weights = rows_in(path, rows, read.join)
+            keep, weights = design.rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
                 # Who is not in this file has no answer.
@@ -263,7 +251,7 @@ def _variables(
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
     for column in asked:
-        name = make_unique(variable_name(column.name, column.place), drafts)
+        name = words.make_unique(words.variable_name(column.name, column.place), drafts)
         tally = tallies[column.name]
         draft = draft_variable(column, tally, name, wanted=column.name in wanted)
         if not isinstance(draft, str) and wishes.encoding and tally.words:
@@ -287,7 +275,7 @@ def _chosen(variables: list[Draft], named: Named) -> tuple[list[Draft], list[Dra
     outcomes, conditions, notes = given.get("--outcomes"), given.get("--given"), []
     if conditions is None:
         free = [draft for draft in variables if draft not in (outcomes or ())]
-        conditions = conditions_of(free)
+        conditions = tasks.conditions_of(free)
         if not conditions:
             conditions = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
             conditions = conditions[: min(3, len(free) // 2)]
@@ -296,8 +284,8 @@ def _chosen(variables: list[Draft], named: Named) -> tuple[list[Draft], list[Dra
                 "so other columns with few answers serve as conditions"
             ]
     if outcomes is None:
-        most = -(-TASKS // max(min(EACH, len(conditions)), 1))
-        outcomes = outcomes_of(variables, conditions, most)
+        most = -(-tasks.TASKS // max(min(tasks.EACH, len(conditions)), 1))
+        outcomes = tasks.outcomes_of(variables, conditions, most)
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
@@ -319,12 +307,12 @@ def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> 
 
 
 def _those_without(
-    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan]
+    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[tasks.TaskPlan]
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
-    if len(plans) >= TASKS and len(outcomes) * len(conditions) > TASKS:
-        return [f"{TASKS} of {possible} were made: --outcomes and --given choose them"]
+    if len(plans) >= tasks.TASKS and len(outcomes) * len(conditions) > tasks.TASKS:
+        return [f"{tasks.TASKS} of {possible} were made: --outcomes and --given choose them"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
@@ -333,12 +321,12 @@ def _those_without(
         if (outcome.name, condition.name) not in there and outcome is not condition
     ]
     because = "fewer than {} people answered both, or one is a recoding of the other"
-    return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
+    return [f"no task of {few(gone)}: {because.format(tasks.PEOPLE)}"] if gone else []
 
 
 def _repeated(asked: Sequence[FileColumn], tallies: Mapping[str, Tally]) -> list[str]:
     """Name columns of identifiers of which each is in several records, as of a household."""
-    for name in (column.name for column in asked if IDENTIFIER.fits(column)):
+    for name in (column.name for column in asked if words.IDENTIFIER.fits(column)):
         counts = tallies[name].counts
         if counts.sum() / 10 < len(counts) < 0.9 * counts.sum():
             same = f"several records have the same {name}: if they are of one person or one"
