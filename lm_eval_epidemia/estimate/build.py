@@ -23,7 +23,7 @@ import numpy as np
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.estimate import published
+from lm_eval_epidemia.estimate import published, write
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
@@ -31,14 +31,6 @@ from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import built_groundtruth, folder_of, folders, list_available
-from lm_eval_epidemia.estimate.write import (
-    keep,
-    key_of,
-    open_unfinished,
-    read_kept,
-    software,
-    write_truth,
-)
 from lm_eval_epidemia.surveys.catalogue import find_own_records, find_record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.raw import raw_files, raw_paths
@@ -79,11 +71,11 @@ class _Job(NamedTuple):
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task)
-        return ready, key_of(ready, self.work.schemes, self.work.replicates)
+        return ready, write.key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
         """Whether an earlier, interrupted build has estimated it from the same inputs."""
-        return self.path.exists() and read_kept(self.path)["key"] == self.prepared(data)[1]
+        return self.path.exists() and write.read_kept(self.path)["key"] == self.prepared(data)[1]
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -91,7 +83,7 @@ class _Job(NamedTuple):
             estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
         except Contradicted as error:
             return {self.task.name: str(error)}
-        keep(self.path, key, estimate)
+        write.keep(self.path, key, estimate)
         return {}
 
 
@@ -244,7 +236,7 @@ def build_tasks(
         Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with open_unfinished(folder.absolute(), data.key) as kept:
+    with write.open_unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
@@ -252,7 +244,7 @@ def build_tasks(
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
         there = [job for job in jobs if job.task.name not in skipped]
-        estimates = {job.task: read_kept(job.path)["made"] for job in there}
+        estimates = {job.task: write.read_kept(job.path)["made"] for job in there}
         _write_truths(folder, data.record, truth, estimates)
     return skipped
 
@@ -272,7 +264,7 @@ def _write_truths(
             beside = read_registry(folder).get(key)
             sample = _sample(beside, truth["raw"], content, f"{key}-{place.name}")
             truth = {**truth, "sample": sample}
-        write_truth(place, key, truth, content)
+        write.write_truth(place, key, truth, content)
 
 
 def _sample(beside: dict[str, Any] | None, raw: Any, content: dict[str, Any], apart: str) -> str:
@@ -361,7 +353,7 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
             "citation": " ".join(entry.citation.split()),
             "note": " ".join(release.note.split()),
         },
-        "software": software(),
+        "software": write.software(),
     }
 
 

@@ -44,16 +44,7 @@ from lm_eval_epidemia.core.store import (
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import Place, entry_of, find_damaged, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import (
-    all_tasks,
-    find_fresh_set,
-    find_record,
-    fresh_sets,
-    how_to_build,
-    records,
-)
-from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
+from lm_eval_epidemia.surveys import catalogue, fresh
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -185,7 +176,7 @@ def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
     if task.kind not in APART:
         return base
-    survey = find_record(task.survey)
+    survey = catalogue.find_record(task.survey)
     levels = survey.variables[task.outcome][0].levels
     is_wide = survey.is_joint(task.outcome) and len(levels) > 4
     return base / f"{APART[task.kind]}{WIDE if is_wide else ''}"
@@ -231,7 +222,7 @@ def _is_sound(name: str, place: Place) -> bool:
 @read_disk_once
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
-    usable, known, declared = _of_sets(), records(), all_tasks()
+    usable, known, declared = _of_sets(), catalogue.records(), catalogue.all_tasks()
     for folder, state in (
         (folder, state) for base, state in list_bases() for folder in folders(base)
     ):
@@ -278,7 +269,7 @@ def vintages(name: str, state: State | None = None) -> list[str]:
 def _of_sets() -> list[Place]:
     """Return where the truths of fresh tasks are."""
     places = []
-    for folder, drawn_set in fresh_sets().items():
+    for folder, drawn_set in catalogue.fresh_sets().items():
         key = f"{drawn_set.survey}_{drawn_set.vintage}"
         try:
             wrong = find_damaged(folder).get(key, "")
@@ -321,11 +312,10 @@ def load_truth(name: str, vintage: str | None = None, state: State | None = None
     EpidemiaError
         If there is no such task, no truth for it, or a file was changed.
     """
-    declared = declared_task(name)
-    survey = find_record(declared.survey)
+    declared = catalogue.find_task(name)
     places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
-        survey.vintage(vintage)
+        catalogue.find_record(declared.survey).vintage(vintage)
         here = vintages(name, state)
         places = [place for place in places if place.vintage == vintage]
         if not places:
@@ -334,12 +324,10 @@ def load_truth(name: str, vintage: str | None = None, state: State | None = None
                 f"{', '.join(here) or 'none'}: epidemia groundtruth build {declared.survey} "
                 f"--vintage {vintage} --raw FILE"
             )
-    if not places and (drawn_set := find_fresh_set(name)):
-        raise EpidemiaError(
-            f"{name} has no ground truth here; build it: {fresh.command(drawn_set)}"
-        )
     if not places:
-        raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
+        drawn_set = catalogue.find_fresh_set(name)
+        how = fresh.command(drawn_set) if drawn_set else catalogue.how_to_build(declared.survey)
+        raise EpidemiaError(f"{name} has no ground truth here: {how}")
     place = places[0]
     before = stamp(place.registry)
     check_meaning(place, name)
