@@ -239,7 +239,7 @@ def test_damaged_ground_truth_is_named(home):
     assert find_faults(HEROIN) == [
         "levels of heroin_ever unknown to the record: ['Nope'] (nearest: No)"
     ]
-    for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "schema 99")):
+    for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "should be 3")):
         (folder / "registry.json").write_text(text)
         look()
         with pytest.raises(EpidemiaError, match=said):
