@@ -97,9 +97,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         with FileLock(Path(tempfile.gettempdir()) / name, timeout=0):
             yield
     except Timeout:
-        raise EpidemiaError(
-            f"another command is writing {folder}: run this one again when it has ended"
-        ) from None
+        raise EpidemiaError(f"another command is writing {folder}: wait until it ends") from None
 
 
 def _read_file_list(folder: Path, marker: str) -> set[Path]:
@@ -108,23 +106,16 @@ def _read_file_list(folder: Path, marker: str) -> set[Path]:
     if not manifest.is_file():
         if all(path.name == STAGING for path in folder.iterdir()):
             return set()
-        raise EpidemiaError(
-            f"{folder} holds other files but no {MANIFEST}, the list of files that an earlier "
-            "write made: give another folder"
-        )
+        raise EpidemiaError(f"{folder} holds other files but no {MANIFEST}: give another folder")
     lines = manifest.read_text(encoding="utf-8", errors="replace").splitlines()
     paths = {Path(line) for line in lines if line and not line.startswith("#")}
     if any(path.is_absolute() or ".." in path.parts or "\ufffd" in str(path) for path in paths):
         raise EpidemiaError(
-            f"{manifest} was edited or damaged, so it no longer shows which files may be "
-            "replaced: give another folder, or delete this file and the files that we wrote"
+            f"{manifest} was edited or damaged: give another folder, or delete it and our files"
         )
     if Path(marker) not in paths:
         written = few(sorted(map(str, paths)))
-        raise EpidemiaError(
-            f"{folder} contains the output of another command ({written}), which would be "
-            "deleted: give another folder"
-        )
+        raise EpidemiaError(f"{folder} is of another command ({written}): give another folder")
     return paths
 
 
@@ -147,8 +138,7 @@ def _put_in_place(staging: Path, folder: Path, ours: set[Path]) -> None:
         {str(blocking) for path in new if (blocking := _find_blocking(folder, path, ours))}
     ):
         raise EpidemiaError(
-            f"{folder} contains {few(blocked)}, which we did not write and would have to "
-            "overwrite: move it elsewhere, or give another folder"
+            f"{folder} contains {few(blocked)}, which we did not write: give another folder"
         )
     # List both: if the moves are interrupted, the next write still knows our files.
     _write_file_list(staging, folder, ours | new)

@@ -147,10 +147,7 @@ def build_survey(
     skipped: dict[str, str] = {}
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):
-            raise EpidemiaError(
-                f"{survey} {tables} is a published table without a sampling design: give "
-                "--bootstrap iid, the only possible one"
-            )
+            raise EpidemiaError(f"{survey} {tables} is a published table: give --bootstrap iid")
         shares = published.load_shares(entry, tables, raws, asked)
         key, tasks = f"{survey}_{tables}", list(shares)
         files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
@@ -207,7 +204,7 @@ def find_schemes(
     if "design" in schemes and not has_design:
         raise EpidemiaError(
             f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: give --bootstrap iid or population, the only possible ones"
+            "weights: give --bootstrap iid or population"
         )
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
@@ -295,9 +292,8 @@ def _check_strata(data: Microdata) -> None:
         design = data.record.design_of(data.vintage)
         raise EpidemiaError(
             f"{data.name}: {single} of {len(sizes)} strata ({design.strata or 'all records'}) have "
-            "a single PSU, so their variance cannot be estimated. Use the complete file; or merge "
-            "each with a neighbouring stratum, as the survey's manual says; or compute errors as "
-            "if rows were drawn independently (--bootstrap iid --bootstrap population)"
+            "a single PSU: use the complete file, merge each with a neighbour ('merge'), or take "
+            "rows as drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 

@@ -147,9 +147,8 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     try:
         checked = _StoredTask.model_validate(entry)
     except ValidationError as error:
-        raise EpidemiaError(
-            f"{where} is damaged ({describe_problem(error)}): {place.mend}"
-        ) from None
+        fault = f"is damaged ({describe_problem(error)})"
+        raise EpidemiaError(f"{where} {fault}: {place.mend}") from None
     if checked.sha256 != seal(truth, task):
         raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry

@@ -415,9 +415,7 @@ def _read_rows(place: Place, file: dict[str, str], task: str, none: bool = False
     if none:
         return parquet.schema_arrow.empty_table()
     if task not in groups:
-        raise EpidemiaError(
-            f"{path} has no rows of {task}, though the registry says so: {place.mend}"
-        )
+        raise EpidemiaError(f"{path} has no rows of {task}, against its registry: {place.mend}")
     # Arrow's threads abort a command that ends while they start, and a group is small.
     return parquet.read_row_group(groups[task], use_threads=False)
 
@@ -429,8 +427,7 @@ def _check_hash(place: Place, file: dict[str, str]) -> Path:
         raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
     if (sha256 := sha256_of(path)) != file["sha256"]:
         raise EpidemiaError(
-            f"{path} was changed: its sha256 is {sha256[:12]}..., the registry says "
-            f"{file['sha256'][:12]}...: {place.mend}"
+            f"{path} was changed (sha256 {sha256[:12]}, not {file['sha256'][:12]}): {place.mend}"
         )
     return path
 

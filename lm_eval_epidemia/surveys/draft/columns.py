@@ -319,8 +319,7 @@ def describe_files(given: list[Path], unpacked: list[Path], wishes: DraftOptions
     others = [path.name for path in unpacked if not FORMATS.get(suffix_of(path.name))]
     if wishes.encoding and others:
         raise EpidemiaError(
-            f"--encoding applies only to SPSS, Stata and SAS files; {others[0]} is read as UTF-8, "
-            f"or else as Western European: save it as UTF-8 (iconv -f {wishes.encoding} -t utf-8)"
+            f"--encoding applies only to SPSS, Stata and SAS files: save {others[0]} as UTF-8"
         )
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
     columns = [column for header in headers for column in header.columns]

@@ -374,8 +374,8 @@ def rows_of(
             fault = single_units(frame[keep], strata, psu)
         if fault and named:
             raise EpidemiaError(
-                f"--strata {strata or NONE} --psu {psu or NONE}: {fault}, so the variance cannot "
-                "be estimated: correct the columns, or give --strata none --psu none"
+                f"--strata {strata or NONE} --psu {psu or NONE}: {fault}: give --strata none "
+                "--psu none, or correct the columns"
             )
         if fault:
             checks.append(f"{looking} {fault}: not used")
@@ -404,9 +404,8 @@ def _settle_weight(
         return _find_named(read, usable, "--weight", wishes.weight)
     if not guess.weights:
         raise EpidemiaError(
-            f"no column is called a weight, but {few(guess.unsaid)} may be one (positive numbers "
-            f"with decimals, without labels): give --weight {guess.unsaid[0]} to use it, or "
-            "--weight none if all records count equally"
+            f"no column is called a weight, but {few(guess.unsaid)} may be one: give --weight "
+            f"{guess.unsaid[0]} to use it, or --weight none if all records count equally"
         )
     if wishes.accept:
         return "" if guess.body else guess.weights[0]
