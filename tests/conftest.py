@@ -123,11 +123,11 @@ def epidemia(monkeypatch, capsys):
 
 @pytest.fixture
 def replicated(monkeypatch):
-    """Truths have invented joint replicates; called with surveys, these have none."""
+    """Truths have invented joint replicates."""
     from lm_eval_epidemia.estimate import store
 
     replicates.install(monkeypatch.setattr)
-    yield lambda *without: replicates.install(monkeypatch.setattr, without)
+    yield
     store._load_truth.cache_clear()
 
 

@@ -10,12 +10,14 @@ from conftest import REPOSITORY
 from official import save
 
 from lm_eval_epidemia.surveys.catalogue import load_record
+from lm_eval_epidemia.surveys.draft.columns import DraftOptions
 
 pyreadstat = pytest.importorskip("pyreadstat")
 
 ROWS = 400
 TABLES = yaml.safe_load((REPOSITORY / "tests/data/drafts.yaml").read_text("utf-8"))
 LABELS = TABLES["labels"]
+YES = DraftOptions(accept=True)
 
 
 def people(rows=ROWS, seed=1):
@@ -53,10 +55,6 @@ def labelled_sav(folder):
         missing_ranges={"degree": [{"lo": 8, "hi": 9}]},
     )
     return path
-
-
-def everything(proposal):
-    return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
 
 
 def loaded(found, tmp_path):

@@ -27,16 +27,11 @@ def sample(place, _truth, entry):
     return f"{place.key} invented" if entry["bootstrap"] else ""
 
 
-def install(replace, without=()):
-    """Give the store invented replicates, but for those surveys that shall have none.
-
-    `replace` takes what `setattr` does.
-    """
+def install(replace):
+    """Give the store invented replicates; `replace` takes what `setattr` does."""
     store._load_truth.cache_clear()
     replace(store, "_replicates", invented)
-    replace(
-        store, "_sample", lambda place, *of: None if place.survey in without else sample(place, *of)
-    )
+    replace(store, "_sample", sample)
 
 
 @register_model("hashing")

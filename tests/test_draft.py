@@ -12,7 +12,7 @@ from drafts import (
     LABELS,
     ROWS,
     TABLES,
-    everything,
+    YES,
     file_of,
     labelled_sav,
     labels_of,
@@ -50,7 +50,7 @@ def sav(tmp_path):
 
 
 def test_a_labelled_file_becomes_a_record(sav, tmp_path):
-    found = draft_record([sav], choose=everything)
+    found = draft_record([sav], YES)
     record = loaded(found, tmp_path)
     names = record.survey, record.title, record.domain
     assert names == ("mine2022", "A survey: of ours", "other")
@@ -74,7 +74,7 @@ def test_a_labelled_file_becomes_a_record(sav, tmp_path):
 
 
 def test_numbers_are_cut_and_their_labelled_ends_kept(sav, tmp_path):
-    record = loaded(draft_record([sav], choose=everything), tmp_path)
+    record = loaded(draft_record([sav], YES), tmp_path)
     age = way(record, "age")
     assert labels_of(record, "age")[-1].endswith("or older") and 3 <= len(age.levels) <= 5
     assert age.levels[-1].below is None and age.missing == ((98, 98),)
@@ -124,7 +124,7 @@ def test_answers_that_look_alike_stay_apart_with_a_mark(tmp_path):
 
 
 def test_every_mark_names_what_it_is_about(sav):
-    found = draft_record([sav], choose=everything)
+    found = draft_record([sav], YES)
     said = [mark.says for mark in marks(found.text)]
     assert len(said) == len(set(said)), "two marks that say the same"
     used = {name for plan in found.plans for name in (plan.outcome, *plan.given)}
@@ -246,7 +246,7 @@ def test_a_year_that_the_file_contradicts_is_marked(tmp_path):
 
 def test_every_code_belongs_to_a_level_of_every_variable(sav, tmp_path):
     """The draft is read through tasks; here every variable, used or not, is."""
-    found = draft_record([sav], choose=everything)
+    found = draft_record([sav], YES)
     data = yaml.safe_load(found.text)
     names = list(data["variables"])
     data["tasks"]["extra"] = [
@@ -268,7 +268,7 @@ def test_the_draft_is_built_and_scored_by_lm_eval(tmp_path, home):
     path = tmp_path / "nasty2022.sav"
     asked = {"happy": "%s {0} {conditions} #"}
     save(frame, path, column_labels=asked, variable_value_labels={**LABELS, "happy": nasty})
-    wishes = DraftOptions(weight="finalwt", strata="vstrat", psu="vpsu", tasks=10)
+    wishes = DraftOptions(weight="finalwt", strata="vstrat", psu="vpsu")
     record = load_record(write_draft(draft_record([path], wishes)))
     built = building.build_survey(record.survey, path, replicates=8, progress=False)
     # Two outcomes by age and by sex, the one of two answers by both, and P(Y) of each.
@@ -295,25 +295,6 @@ def test_a_guess_is_never_used_without_being_asked(sav):
     assert [c.name for c in alike.left_out["weights"]] == ["finalwt"]
 
 
-def test_answers_to_questions_are_used(sav):
-    asked = []
-
-    def answer(proposal):
-        asked.append(proposal.what)
-        answers = {"weight": ["finalwt"], "outcomes": ["gun"], "conditions": ["SEX", "age"]}
-        return answers.get(proposal.what, ())
-
-    found = draft_record([sav], choose=answer)
-    assert asked == ["weight", "strata and PSUs", "conditions", "outcomes"]
-    assert found.source.sampling.strata == ""
-    assert {plan.outcome for plan in found.plans} == {"gun"}
-    assert {one for plan in found.plans for one in plan.given} == {"sex", "age"}
-    with pytest.raises(EpidemiaError, match="--given nobody: no such variable"):
-        draft_record(
-            [sav], choose=lambda q: ["nobody"] if q.what == "conditions" else q.columns[:1]
-        )
-
-
 def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
     frame = people()[["age", "sex", "happy", "gun"]].assign(W_FSTUWT=people()["finalwt"])
     frame = frame.assign(weight=70.5 + np.arange(ROWS) % 9, height=170.0 + np.arange(ROWS) % 7)
@@ -321,7 +302,7 @@ def test_replicates_body_weights_and_other_weights_are_no_weight(tmp_path):
         frame[f"repwt{number_}"] = frame["W_FSTUWT"] * (1 + number_ / 100)
     path = tmp_path / "r2020.sav"
     save(frame, path, column_labels={"W_FSTUWT": "Final student weight"})
-    found = draft_record([path], choose=everything)
+    found = draft_record([path], YES)
     assert found.source.sampling.weight == "W_FSTUWT"
     assert len(found.left_out["replicate weights"]) == 10
     assert "weight" in {one.name for one in found.variables}
@@ -342,7 +323,7 @@ def test_what_people_weigh_is_no_weight_with_yes(tmp_path, home):
     # A weight of records: beside it, kilograms are an answer.
     frame = pd.read_csv(path)
     frame.assign(wgt=1 + frame["weight"] / 100).to_csv(path, index=False)
-    beside = draft_record([path], DraftOptions(given=["sex"]), choose=everything)
+    beside = draft_record([path], DraftOptions(given=["sex"], accept=True))
     assert beside.source.sampling.weight == "wgt"
     assert "weight" in [each.name for each in beside.variables]
 
@@ -354,7 +335,7 @@ def test_strata_of_one_psu_are_refused_or_left(tmp_path, sav):
     save(frame, path)
     with pytest.raises(EpidemiaError, match="1 of 10 strata have a single PSU"):
         draft_record([path], DraftOptions(weight="finalwt", strata="vstrat", psu="vpsu"))
-    guessed = draft_record([path], choose=everything).source.sampling
+    guessed = draft_record([path], YES).source.sampling
     assert guessed.strata == "" and "single PSU" in guessed.checks[0]
 
 
@@ -369,7 +350,7 @@ def test_clusters_without_strata_are_of_one_stratum(home, tmp_path):
     pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
     with pytest.raises(EpidemiaError, match="--weight wgt --psu psu to use it"):
         draft_record([path])
-    guessed = draft_record([path], choose=everything)
+    guessed = draft_record([path], YES)
     named = draft_record([path], DraftOptions(weight="wgt", psu="PSU"))
     assert guessed.source.sampling.psu == named.source.sampling.psu == "psu"
     assert loaded(named, tmp_path).design == Design(weight="wgt", psu="psu")
@@ -405,7 +386,6 @@ def test_most_tasks_have_one_condition_and_spread_over_the_file(tmp_path):
     assert sum(len(plan.given) == 2 for plan in found.plans) == 4
     outcomes = [int(plan.outcome[1:]) for plan in found.plans if len(plan.given) == 1]
     assert len(set(outcomes)) >= 18 and max(outcomes) > 90
-    assert len(draft_record([path], DraftOptions(tasks=150)).plans) == 150
     assert len(found.variables) == 102
     names = [f"q{n}" for n in range(30)]
     few = draft_record([path], DraftOptions(outcomes=names, given=["age", "sex"]))
@@ -476,7 +456,7 @@ def test_what_numbers_measure_is_drafted_from_names_and_labels(name, label, word
 def test_what_may_be_codes_has_no_mean(sav, tmp_path):
     assert measure_of(FileColumn("relig", 0, 1), "", True, 13, {}) is None
     assert measure_of(FileColumn("zip", 0, 1), "", True, 900, {}) is None
-    found = draft_record([sav], choose=everything)
+    found = draft_record([sav], YES)
     record = loaded(found, tmp_path)
     # 991 is "never used": no age.
     assert way(record, "firstuse").measure is None and way(record, "gun").measure is None

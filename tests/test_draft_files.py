@@ -12,7 +12,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 from conftest import REPOSITORY, nsduh_2023
-from drafts import ROWS, TABLES, csv_of, everything, labelled_sav, labels_of, loaded, people, way
+from drafts import ROWS, TABLES, YES, csv_of, labelled_sav, labels_of, loaded, people, way
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from official import save
@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 
 from lm_eval_epidemia import benchmarks, cli
 from lm_eval_epidemia.benchmarks import WAYS
-from lm_eval_epidemia.cli import survey as survey_cli
 from lm_eval_epidemia.core import names
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import build as building
@@ -28,15 +27,14 @@ from lm_eval_epidemia.surveys import catalogue
 from lm_eval_epidemia.surveys.catalogue import load_record
 from lm_eval_epidemia.surveys.draft import columns, tally, words
 from lm_eval_epidemia.surveys.draft.columns import DraftOptions
+from lm_eval_epidemia.surveys.draft.design import Sampling
 from lm_eval_epidemia.surveys.draft.drafting import draft_record, own_path, write_draft
-from lm_eval_epidemia.surveys.draft.people import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.variables import draft_variable
 from lm_eval_epidemia.surveys.draft.words import CHECK, clean_text, marks, quote_number, quoted
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.read import FORMATS, read_columns, round_float32
-from lm_eval_epidemia.surveys.record import Design
 
 pyreadstat = pytest.importorskip("pyreadstat")
 
@@ -438,21 +436,10 @@ def test_the_command_with_several_names(sav, home):
     assert {task.outcome for task in record.all_tasks} == {"gun", "happy"}
 
 
-def test_on_a_terminal_it_asks(sav, monkeypatch, home):
-    monkeypatch.setattr(survey_cli, "_on_terminal", lambda: True)
-    done = epidemia(f"survey new {sav}", input="finalwt\nn\n\ngun\n")
-    assert done.exit_code == 0, done.output
-    record = load_record(own_path("mine2022"))
-    assert record.design == Design(weight="finalwt")
-    assert {task.outcome for task in record.all_tasks} == {"gun"}
-    assert " tasks: 1 outcome (gun) by " in done.output
-    assert "Variance stratum" in done.output and "Proposed as conditions" in done.output
-
-
 def test_what_cannot_be_written_leaves_nothing(sav, home):
     (home / "surveys").write_text("")
     with pytest.raises(EpidemiaError, match="cannot write"):
-        write_draft(draft_record([sav], choose=everything))
+        write_draft(draft_record([sav], YES))
     assert not list(home.glob("**/.mine2022.yaml*"))
 
 
@@ -460,7 +447,7 @@ def test_a_known_survey_is_drafted_from_its_official_layout(tmp_path):
     """NSDUH as the agency codes it, without a label: codes that are far away are guessed."""
     path = tmp_path / "NSDUH_2023.parquet"
     nsduh_2023(800).to_parquet(path)
-    found = draft_record([path], DraftOptions(name="mynsduh"), choose=everything)
+    found = draft_record([path], DraftOptions(name="mynsduh", accept=True))
     sampling = found.source.sampling
     assert (sampling.weight, sampling.strata, sampling.psu) == ("ANALWT2_C", "VESTR_C", "VEREP")
     record = loaded(found, tmp_path)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY
-from drafts import everything, labels_of, loaded, way
+from drafts import YES, labels_of, loaded, way
 from official import save
 from typer.testing import CliRunner
 
@@ -65,7 +65,7 @@ def test_labels_of_no_answer_alone_make_no_category_of_a_weight(tmp_path, home, 
     save(frame, path := tmp_path / f"uk2010.{suffix}", variable_value_labels=labels)
     with pytest.raises(EpidemiaError, match="a_indinus_xw looks like a weight"):
         draft_record([path])
-    found = draft_record([path], choose=everything)
+    found = draft_record([path], YES)
     assert found.source.sampling.weight == "a_indinus_xw" and found.source.rows == ROWS - 10
     record = load_record(write_draft(found))
     assert {plan.outcome for plan in found.plans} == {"a_sat"}
@@ -92,29 +92,10 @@ def test_what_may_be_a_weight_by_its_values_is_asked_about(tmp_path, home, suffi
     assert [plan.outcome for plan in named.plans] == ["zz"]
 
 
-@pytest.mark.parametrize(
-    ("columns", "weight", "said"),
-    [
-        ("pspwght pweight", "pspwght", "countries (cntry) together multiply it by pweight"),
-        ("pspwght pweight anweight", "anweight", "anweight counts the sizes of countries already"),
-        ("pweight pspwght", "pweight", "multiply it by pspwght in each record"),
-        ("pspwght anweight", "pspwght", "for several countries (cntry) together use anweight"),
-    ],
-)
-def test_what_a_weight_of_one_country_is_multiplied_by(tmp_path, columns, weight, said):
-    frame = of_people(cntry=np.resize(["AT", "BE", "DK"], ROWS))
-    path = tmp_path / "cross2020.csv"
-    frame.assign(**dict.fromkeys(columns.split(), UNEVEN)).to_csv(path, index=False)
-    with pytest.raises(EpidemiaError, match=r"^(anweight|pspwght)\b"):
-        draft_record([path])
-    (check,) = draft_record([path], DraftOptions(weight=weight)).source.sampling.checks
-    assert said in check
-
-
 def test_the_first_of_numbered_weights_from_zero_is_the_weight(tmp_path):
     numbered = {f"SPFWT{n}": UNEVEN * (1 + n / 100) for n in range(12)}
     of_people(**numbered).to_csv(path := tmp_path / "piaac2012.csv", index=False)
-    found = draft_record([path], choose=everything)
+    found = draft_record([path], YES)
     assert found.source.sampling.weight == "SPFWT0"
     assert len(found.left_out["replicate weights"]) == 11
 

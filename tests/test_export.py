@@ -201,7 +201,7 @@ def test_a_folder_is_written_again_and_those_of_others_are_refused(tmp_path, mon
     with pytest.raises(EpidemiaError, match=r"contains notes.txt, which we did not write"):
         export(out)
     assert (out / "notes.txt").read_text() == "mine"
-    with pytest.raises(EpidemiaError, match="contains the output of another command"):
+    with pytest.raises(EpidemiaError, match="is of another command"):
         check_target(out)
     # Before anything is written.
     (tmp_path / "precious.txt").write_text("mine")

@@ -92,13 +92,6 @@ def test_links_inside_are_not_followed(tmp_path):
     assert tree(elsewhere) == mine and (out / "gone").is_symlink()
 
 
-def test_a_folder_without_a_list_keeps_everything_and_says_so(tmp_path, caplog):
-    kept = {"page": "old", "CNAME": "mine"}
-    fill(tmp_path, {"marker": "0.1.0", "index": "old", **kept})
-    put(tmp_path, NEW)
-    assert tree(tmp_path) == NEW | kept and "kept no list of its files" in caplog.text
-
-
 def put_until(moment, out):
     """Write, and be killed before the so many-th change of a folder."""
     left = iter(range(moment))

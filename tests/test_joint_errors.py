@@ -238,32 +238,6 @@ def test_without_the_hook_a_group_has_lm_evals_error_and_its_tasks_keep_theirs()
     assert f"|±  |{task['score_population_stderr,none']:.4f}" in table
 
 
-def test_truth_without_replicates_scores_as_before_and_says_how_to_mend(replicated, caplog):
-    tasks = ["epidemia_low_nsduh", "epidemia_low_gss", "epidemia_low_bls"]
-    whole = evaluate(tasks, model_args=NOISY, log_samples=False)
-    replicated("nsduh", "gss")
-    caplog.clear()
-    results = evaluate(tasks, model_args=NOISY, log_samples=False)
-    for name, row in results["results"].items():
-        for metric in ("score", "l1", "seen"):
-            assert row[f"{metric},none"] == whole["results"][name][f"{metric},none"]
-        known = name.startswith("epidemia_low_bls")
-        for metric in ("score", "score_population"):
-            error = row[f"{metric}_stderr,none"]
-            assert isinstance(error, float) if known else error == "N/A", (name, metric)
-        assert math.isnan(row["score_population,none"]) is not known
-    assert all(name.startswith("epidemia_low_bls") for name in results["epidemia"]["replicates"])
-    assert "|±  |   N/A|" in make_table(results, "groups")
-    said = [r.getMessage() for r in caplog.records if "replicates" in r.getMessage()]
-    assert len(said) == 1
-    assert "gss_2022, nsduh_2022" in said[0] and "epidemia groundtruth build" in said[0]
-    found = api.score(BY_AGE, lambda condition: 0.1)
-    assert math.isnan(found.error) and found.draws is None and "±" not in repr(found)
-    assert all(map(math.isnan, (found.population, found.population_error, *found.interval)))
-    assert math.isnan(api.joint_error([found.draws]))
-    assert api.difference(found.draws, found.draws) is None
-
-
 def test_a_part_of_a_task_has_the_errors_of_its_cells(replicated):
     results = evaluate([BY_AGE], model_args=NOISY, limit=8)["results"][BY_AGE]
     truth = store.load_truth(BY_AGE)

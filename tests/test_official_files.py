@@ -305,7 +305,7 @@ def test_a_table_that_says_its_year_in_a_column_or_its_name(tmp_path):
     pd.read_parquet(table).drop(columns="year").to_parquet(named)
     for path in (table, unnamed, named):
         assert "the table of bls 2023, not 2019" in refused("bls", path, "2019")
-    with pytest.raises(EpidemiaError, match="published table without a sampling design"):
+    with pytest.raises(EpidemiaError, match="is a published table: give --bootstrap iid"):
         build_survey("bls", table, vintage="2023", bootstrap=["design"], progress=False)
 
 
@@ -325,7 +325,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
     assert "2018" in refused("fbi", path, "2019")
     assert "2020-21" in wrong("ipeds", official.tables("ipeds"), year="2020-21")
     renamed = [frame.rename(columns={"Women": "Females"}) for frame in bls]
-    said = "cpsaat11.xlsx has no table of sex by occupation: no header Women"
+    said = "cpsaat11.xlsx has no table of sex by occupation (it lacks the header Women)"
     assert said in wrong("bls", renamed)
     said = "1 rows that the record of bls does not list, for example 'Dragon tamers'"
     assert said in wrong("bls", official.tables("bls", None, "Dragon tamers"))

@@ -21,6 +21,7 @@ from lm_eval_epidemia.report.screen import screen
 from lm_eval_epidemia.results.published import add_published
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score.score import Anchors
+from lm_eval_epidemia.surveys import catalogue
 
 LOW, RESULTS = [COCAINE, HEROIN], REPOSITORY / "docs" / "results"
 SEX_RACE = "epidemia_high_nsduh_cocaine_ever_by_sex_race"
@@ -244,7 +245,7 @@ def test_published_scores_are_of_the_tasks_asked(tmp_path):
     models = results.runs[results.runs["kind"] == "published"].reset_index().set_index("model")
     asked = results.scores[results.scores["run"] == models["run"]["GPT 4.1"]]
     assert len(models) == 7 and [*asked["task"], *asked["way"]] == [HEROIN, "likelihood"]
-    every = product(store.all_tasks(), ("letters", "likelihood"))
+    every = product(catalogue.all_tasks(), ("letters", "likelihood"))
     every = pd.DataFrame(every, columns=["task", "way"]).assign(asked_as="", run=0)
     results = add_published(read_results([tmp_path])._replace(scores=every))
     values = results.scores[results.scores["asked_as"] == "published"]

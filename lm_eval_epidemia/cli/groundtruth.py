@@ -10,7 +10,6 @@ import typer
 from typer import Option
 
 from lm_eval_epidemia.cli.options import (
-    Backend,
     InVintage,
     Jobs,
     NamesOrAll,
@@ -46,7 +45,6 @@ def truth_build(
         ),
     ] = 200,
     jobs: Jobs = 1,
-    backend: Backend = None,
     out: OwnFolder = None,
     marginal: Annotated[
         bool, Option("--marginal", help="Build only tasks without conditions (takes seconds).")
@@ -62,7 +60,7 @@ def truth_build(
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
-    how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "backend": backend, "out": out}
+    how: dict[str, Any] = {"replicates": replicates, "jobs": jobs, "out": out}
     how |= {"bootstrap": [scheme_of(name) for name in bootstrap or []] or None, "only": only}
     surveys = split_names(surveys)
     if raw and len(surveys) > 1:
@@ -104,7 +102,6 @@ def truth_check() -> None:
     from lm_eval_epidemia.api import tasks
     from lm_eval_epidemia.cli.tasks import list_waiting
     from lm_eval_epidemia.estimate.check import find_all_faults
-    from lm_eval_epidemia.estimate.store import list_unreplicated
 
     checked = find_all_faults()
     wrong = {name: problems for name, problems in checked.items() if problems}
@@ -118,10 +115,6 @@ def truth_check() -> None:
     print(f"ground truth of {plural(len(checked), 'task')} is as registered")
     for line in list_waiting(tasks()):
         print(line)
-    if lacking := ", ".join(list_unreplicated()):
-        print(
-            f"these have no joint replicates, so their errors are N/A: {lacking} (build them anew)"
-        )
 
 
 def scheme_of(name: str) -> Any:

@@ -97,9 +97,6 @@ InVintage = Annotated[
     Text, Option(help="Treat the files as this vintage, if they do not say which they are.")
 ]
 Jobs = Annotated[int, Option(help="Number of processes; -1 uses all cores.")]
-Backend = Annotated[
-    Text, Option(help="Run on this joblib backend (dask or ray); its cluster must be running.")
-]
 
 OwnFolder = Annotated[
     Path | None, Option(help="Folder to write. Default: your own, which lm_eval reads.")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,10 +20,9 @@ from lm_eval_epidemia.cli.options import (
 )
 from lm_eval_epidemia.cli.printing import escape_markup, make_table, print_table
 from lm_eval_epidemia.core.console import split_names
-from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.core.errors import few, plural
 
 if TYPE_CHECKING:
-    from lm_eval_epidemia.surveys.draft.columns import Proposal
     from lm_eval_epidemia.surveys.draft.drafting import Drafted
 
 app = typer.Typer(
@@ -61,7 +58,7 @@ def new(
     encoding: Annotated[
         Text, Option(help="Encoding of labels, such as latin-1 or cp1251, if they look garbled.")
     ] = None,
-    yes: Annotated[bool, Option("--yes", help="Accept every guess without asking.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Accept every guess.")] = False,
 ) -> None:
     """Draft a survey's record (variables, design, tasks) from its file."""
     from lm_eval_epidemia.surveys.draft import drafting
@@ -71,9 +68,8 @@ def new(
     called = drafting.fitting_name(files, name)
     drafting.check_free(drafting.own_path(called))
     named = _split_names(outcomes), _split_names(given)
-    wishes = DraftOptions(name, weight, strata, psu, *named, join, encoding, year)
-    choose = _accept if yes else _ask if _on_terminal() else None
-    draft = drafting.draft_record(files, wishes, choose, progress=True)
+    wishes = DraftOptions(name, weight, strata, psu, *named, join, encoding, year, yes)
+    draft = drafting.draft_record(files, wishes, progress=True)
     path = drafting.write_draft(draft)
     _say(draft)
     print(f"the draft is in {path}; check its {draft.marks} places marked '{CHECK}'")
@@ -92,38 +88,6 @@ def _split_names(names: str | None) -> list[str] | None:
         return None
     stripped = (name.strip() for name in next(csv.reader([names], skipinitialspace=True)))
     return [name for name in stripped if name]
-
-
-def _on_terminal() -> bool:
-    return sys.stdin.isatty() and sys.stdout.isatty()
-
-
-def _accept(proposal: Proposal) -> Sequence[str]:
-    if proposal.unsaid:
-        raise EpidemiaError(proposal.doubt)
-    if proposal.doubt:
-        return ()
-    return proposal.columns[:1] if proposal.what == "weight" else proposal.columns
-
-
-def _ask(proposal: Proposal) -> Sequence[str]:
-    """Show a guess, and ask the user to confirm or change it."""
-    table = make_table(f"Proposed as {proposal.what}", "column", "label")
-    for column in proposal.columns:
-        table.add_row(escape_markup(column), escape_markup(proposal.labels.get(column, "")))
-    print_table(table)
-    if proposal.what == "weight":
-        from lm_eval_epidemia.surveys.draft.columns import NONE
-
-        if proposal.doubt:
-            print(proposal.doubt)
-        default = NONE if proposal.doubt else proposal.columns[0]
-        weight = typer.prompt("weight (none: all records count alike)", default=default).strip()
-        return [] if weight.casefold() == NONE else [weight]
-    if proposal.option == "--strata and --psu":
-        return proposal.columns if typer.confirm("use them?", default=True) else ()
-    quoted = ",".join(f'"{name}"' if "," in name else name for name in proposal.columns)
-    return _split_names(typer.prompt(f"{proposal.what}, separated by commas", default=quoted)) or ()
 
 
 def _say(draft: Drafted) -> None:

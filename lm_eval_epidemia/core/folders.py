@@ -15,7 +15,6 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.paths import guard_write
 
@@ -42,8 +41,7 @@ def rewrite_folder(folder: Path, marker: str) -> Iterator[Path]:
         A folder that does not exist, is empty, or was written before. If it is a link to a folder,
         that folder is written; links inside it belong to the user and are not followed.
     marker : str
-        A file that every write of this kind creates. It identifies the folder, even one that was
-        written before lists were kept.
+        A file that every write of this kind creates: it identifies the folder.
 
     Raises
     ------
@@ -57,7 +55,7 @@ def rewrite_folder(folder: Path, marker: str) -> Iterator[Path]:
         yield staging
         (staging / marker).touch()
         if folder.exists():
-            _put_in_place(staging, folder, ours, marker)
+            _put_in_place(staging, folder, ours)
         else:
             _write_file_list(staging, staging, _walk_files(staging))
             staging.replace(folder)
@@ -70,7 +68,7 @@ def check_rewritable(folder: Path, marker: str) -> None:
 
 
 @contextmanager
-def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path] | None]]:
+def _staged(folder: Path, marker: str) -> Iterator[tuple[Path, set[Path]]]:
     """Yield an empty staging folder and the files that were written before."""
     if folder.exists() and not folder.is_dir():
         raise EpidemiaError(f"{folder} is a file: expected a folder")
@@ -99,40 +97,26 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         with FileLock(Path(tempfile.gettempdir()) / name, timeout=0):
             yield
     except Timeout:
-        raise EpidemiaError(
-            f"another command is writing {folder}: run this one again when it has ended"
-        ) from None
+        raise EpidemiaError(f"another command is writing {folder}: wait until it ends") from None
 
 
-def _read_file_list(folder: Path, marker: str) -> set[Path] | None:
-    """Return the files that the earlier write listed; None if it kept no list."""
+def _read_file_list(folder: Path, marker: str) -> set[Path]:
+    """Return the files that the earlier write listed."""
     manifest = folder / MANIFEST
-    if manifest.is_file():
-        try:
-            lines = manifest.read_text(encoding="utf-8").splitlines()
-        except UnicodeDecodeError:
-            lines = [".."]
-        paths = {Path(line) for line in lines if line and not line.startswith("#")}
-        if any(path.is_absolute() or ".." in path.parts for path in paths):
-            raise EpidemiaError(
-                f"{manifest} was edited or damaged, so it no longer shows which files may be "
-                "replaced: give another folder, or delete this file and the files that we wrote"
-            )
-        if Path(marker) not in paths:
-            written = few(sorted(map(str, paths)))
-            raise EpidemiaError(
-                f"{folder} contains the output of another command ({written}), which would be "
-                "deleted: give another folder"
-            )
-        return paths
-    if all(path.name == STAGING for path in folder.iterdir()):
-        return set()
-    if (folder / marker).is_file():
-        return None
-    raise EpidemiaError(
-        f"{folder} holds other files but no {MANIFEST}, the list of files that an earlier "
-        "write made: give another folder"
-    )
+    if not manifest.is_file():
+        if all(path.name == STAGING for path in folder.iterdir()):
+            return set()
+        raise EpidemiaError(f"{folder} holds other files but no {MANIFEST}: give another folder")
+    lines = manifest.read_text(encoding="utf-8", errors="replace").splitlines()
+    paths = {Path(line) for line in lines if line and not line.startswith("#")}
+    if any(path.is_absolute() or ".." in path.parts or "\ufffd" in str(path) for path in paths):
+        raise EpidemiaError(
+            f"{manifest} was edited or damaged: give another folder, or delete it and our files"
+        )
+    if Path(marker) not in paths:
+        written = few(sorted(map(str, paths)))
+        raise EpidemiaError(f"{folder} is of another command ({written}): give another folder")
+    return paths
 
 
 def _walk_files(folder: Path) -> set[Path]:
@@ -148,40 +132,32 @@ def _write_file_list(staging: Path, folder: Path, paths: Iterable[Path]) -> None
     (staging / MANIFEST).replace(folder / MANIFEST)
 
 
-def _put_in_place(staging: Path, folder: Path, ours: set[Path] | None, marker: str) -> None:
+def _put_in_place(staging: Path, folder: Path, ours: set[Path]) -> None:
     new = _walk_files(staging)
     if blocked := sorted(
         {str(blocking) for path in new if (blocking := _find_blocking(folder, path, ours))}
     ):
         raise EpidemiaError(
-            f"{folder} contains {few(blocked)}, which we did not write and would have to "
-            "overwrite: move it elsewhere, or give another folder"
+            f"{folder} contains {few(blocked)}, which we did not write: give another folder"
         )
-    old = {Path(marker)} if ours is None else ours
     # List both: if the moves are interrupted, the next write still knows our files.
-    _write_file_list(staging, folder, old | new)
+    _write_file_list(staging, folder, ours | new)
     for path in sorted(new, key=lambda path: (-len(path.parts), path)):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (staging / path).replace(folder / path)
-    for path in sorted(old - new):
+    for path in sorted(ours - new):
         _remove(folder, path)
     _write_file_list(staging, folder, new)
-    if ours is None:
-        notices.warn(
-            "folders without a list of files",
-            f"{folder} was written by an old version that kept no list of its files: files of the "
-            "same names were replaced, all others were kept and may be out of date",
-        )
 
 
-def _find_blocking(folder: Path, path: Path, ours: set[Path] | None) -> Path | None:
+def _find_blocking(folder: Path, path: Path, ours: set[Path]) -> Path | None:
     """Return the user's files that block a path we must write, or a folder above it."""
     for parent in [*path.parents][-2::-1]:  # from the top, except "."
         place = folder / parent
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             return parent
     place = folder / path
-    theirs = place.exists() and ours is not None and path not in ours
+    theirs = place.exists() and path not in ours
     return path if theirs or place.is_symlink() or place.is_dir() else None
 
 

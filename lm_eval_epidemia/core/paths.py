@@ -8,7 +8,6 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -50,12 +49,6 @@ def home() -> Path:
     """
     if given := os.environ.get("EPIDEMIA_HOME"):
         return Path(given).expanduser().resolve()
-    return _data_folder(os.environ.get("XDG_DATA_HOME"), os.environ.get("HOME"))
-
-
-@lru_cache
-def _data_folder(_xdg: str | None, _home: str | None) -> Path:
-    """Return the platform's data folder; these variables determine it."""
     import platformdirs
 
     return Path(platformdirs.user_data_dir("lm-eval-epidemia", appauthor=False))

@@ -94,10 +94,8 @@ def read_once(read: Callable[..., T]) -> Callable[..., T]:
     return current
 
 
-@read_once
-def sha256_of(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes, in hexadecimal."""
-    return paths.sha256_of(path)
+#: As `paths.sha256_of`, once for every state of a file.
+sha256_of = read_once(paths.sha256_of)
 
 
 def seal_of(content: Any) -> str:

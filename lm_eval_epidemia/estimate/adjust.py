@@ -84,10 +84,7 @@ def rake(weight: Array, targets: Sequence[Target]) -> Array:
         if worst < TOLERANCE:
             raked[complete] = inside
             return raked
-    raise EpidemiaError(
-        f"raking did not converge in {ROUNDS} rounds (a margin is still {worst:.1e} off): the "
-        "margins contradict each other"
-    )
+    raise EpidemiaError(f"raking did not converge: the margins contradict each other ({worst:.0e})")
 
 
 def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:

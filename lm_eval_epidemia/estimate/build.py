@@ -1,13 +1,17 @@
 """Build the ground truth of a survey: every task its file allows, with its sampling error.
 
-A build is three things: the jobs (which tasks, with which bootstrap), their estimates (by processes
-of this machine or a cluster, each kept when it is done), and the writer, when all are there.
+A build is three things: the jobs (which tasks, with which bootstrap), their estimates (by several
+processes, each kept when it is done), and the writer, when all are there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
+import os
+import threading
+import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +23,7 @@ import numpy as np
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.estimate import published
+from lm_eval_epidemia.estimate import published, write
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted
 from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
@@ -27,15 +31,6 @@ from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import built_groundtruth, folder_of, folders, list_available
-from lm_eval_epidemia.estimate.workers import check_jobs, workers
-from lm_eval_epidemia.estimate.write import (
-    keep,
-    key_of,
-    open_unfinished,
-    read_kept,
-    software,
-    write_truth,
-)
 from lm_eval_epidemia.surveys.catalogue import find_own_records, find_record
 from lm_eval_epidemia.surveys.microdata import Microdata, load_microdata
 from lm_eval_epidemia.surveys.raw import raw_files, raw_paths
@@ -63,7 +58,6 @@ class Work(NamedTuple):
     schemes: tuple[Scheme, ...]
     replicates: int
     jobs: int = 1
-    backend: str | None = None
     progress: bool = True
 
 
@@ -77,11 +71,11 @@ class _Job(NamedTuple):
     def prepared(self, data: Microdata) -> tuple[Cells, str]:
         """Return the data to estimate from, and the hash of all inputs."""
         ready = prepare(data, self.task)
-        return ready, key_of(ready, self.work.schemes, self.work.replicates)
+        return ready, write.key_of(ready, self.work.schemes, self.work.replicates)
 
     def is_done(self, data: Microdata) -> bool:
         """Whether an earlier, interrupted build has estimated it from the same inputs."""
-        return self.path.exists() and read_kept(self.path)["key"] == self.prepared(data)[1]
+        return self.path.exists() and write.read_kept(self.path)["key"] == self.prepared(data)[1]
 
     def do(self, ready: Cells, key: str) -> dict[str, str]:
         """Estimate the task and keep what comes out; if that is contradicted, say why."""
@@ -89,7 +83,7 @@ class _Job(NamedTuple):
             estimate = estimate_task(ready, self.work.schemes, self.work.replicates)
         except Contradicted as error:
             return {self.task.name: str(error)}
-        keep(self.path, key, estimate)
+        write.keep(self.path, key, estimate)
         return {}
 
 
@@ -101,7 +95,6 @@ def build_survey(
     bootstrap: Iterable[Scheme] | None = None,
     replicates: int = 200,
     jobs: int = 1,
-    backend: str | None = None,
     out: Path | None = None,
     only: Collection[str] = (),
     progress: bool = True,
@@ -126,8 +119,6 @@ def build_survey(
         so many are the joint replicates of the survey.
     jobs : int
         Processes.
-    backend : str, optional
-        Of joblib: "loky" (its default), "dask" or "ray", the last two with a cluster set up.
     out : Path, optional
         Folder to write to; by default the user's own, where scores look before what ships.
     only : collection of str
@@ -146,7 +137,7 @@ def build_survey(
         to, or another build of the same survey is running there.
     """
     entry = find_record(survey)
-    check_options(replicates, backend, jobs)
+    check_options(replicates, jobs)
     folder = Path(out) if out else built_groundtruth()
     raws, vintage = raw_paths(entry, raw, vintage)
     asked = [task for task in entry.all_tasks if not only or task.kind in only]
@@ -156,10 +147,7 @@ def build_survey(
     skipped: dict[str, str] = {}
     if (tables := tables_vintage(entry, raws, vintage)) is not None:
         if "design" in (bootstrap or ()):
-            raise EpidemiaError(
-                f"{survey} {tables} is a published table without a sampling design: give "
-                "--bootstrap iid, the only possible one"
-            )
+            raise EpidemiaError(f"{survey} {tables} is a published table: give --bootstrap iid")
         shares = published.load_shares(entry, tables, raws, asked)
         key, tasks = f"{survey}_{tables}", list(shares)
         files = {path.name: paths.sha256_of(path) for path in raw_files(raws, entry.expected_files)}
@@ -171,21 +159,22 @@ def build_survey(
     else:
         data, schemes = find_schemes(load_microdata(entry, raws, vintage), bootstrap)
         key, tasks = data.key, [task for task in asked if data.can_estimate(task)]
-        work = Work(schemes, replicates, jobs, backend, progress)
+        work = Work(schemes, replicates, jobs, progress)
         skipped = build_tasks(data, tasks, folder, work)
     left_out = [task.name for task in asked if task not in tasks]
     made = [task.name for task in tasks if task.name not in skipped]
     return Built(key, folder, made, left_out, skipped)
 
 
-def check_options(replicates: int, backend: str | None, jobs: int) -> None:
+def check_options(replicates: int, jobs: int) -> None:
     """Refuse invalid options, and builds without the extra ``build``."""
     if replicates < 4:
         raise EpidemiaError(f"--replicates {replicates} is too few for a quantile: give at least 4")
     with needs("build", "building ground truth"):
         import joblib  # noqa: F401
         import lightgbm  # noqa: F401
-    check_jobs(backend, jobs)
+    if jobs == 0:
+        raise EpidemiaError("--jobs 0: expected at least 1, or -1 for all cores")
 
 
 def find_schemes(
@@ -215,7 +204,7 @@ def find_schemes(
     if "design" in schemes and not has_design:
         raise EpidemiaError(
             f"{data.record.survey} {data.vintage} has neither strata and PSUs nor replicate "
-            "weights: give --bootstrap iid or population, the only possible ones"
+            "weights: give --bootstrap iid or population"
         )
     if "design" not in schemes:
         data = replace(data, strata=None, psu=None, replicates=None)
@@ -244,7 +233,7 @@ def build_tasks(
         Tasks that have no truth since their records contradict the estimate, and the reason.
     """
     # Absolute: processes that were started for an earlier build may be in another folder.
-    with open_unfinished(folder.absolute(), data.key) as kept:
+    with write.open_unfinished(folder.absolute(), data.key) as kept:
         jobs = [_Job(task, work, kept / f"{task.name}.json") for task in tasks]
         skipped = _estimate(data, jobs, work)
         if len(skipped) == len(jobs):
@@ -252,7 +241,7 @@ def build_tasks(
         truth = _provenance(data.record, data.vintage, data.files)
         truth |= {"rows": len(data), "weight": data.weight_column, **about}
         there = [job for job in jobs if job.task.name not in skipped]
-        estimates = {job.task: read_kept(job.path)["made"] for job in there}
+        estimates = {job.task: write.read_kept(job.path)["made"] for job in there}
         _write_truths(folder, data.record, truth, estimates)
     return skipped
 
@@ -272,7 +261,7 @@ def _write_truths(
             beside = read_registry(folder).get(key)
             sample = _sample(beside, truth["raw"], content, f"{key}-{place.name}")
             truth = {**truth, "sample": sample}
-        write_truth(place, key, truth, content)
+        write.write_truth(place, key, truth, content)
 
 
 def _sample(beside: dict[str, Any] | None, raw: Any, content: dict[str, Any], apart: str) -> str:
@@ -303,9 +292,8 @@ def _check_strata(data: Microdata) -> None:
         design = data.record.design_of(data.vintage)
         raise EpidemiaError(
             f"{data.name}: {single} of {len(sizes)} strata ({design.strata or 'all records'}) have "
-            "a single PSU, so their variance cannot be estimated. Use the complete file; or merge "
-            "each with a neighbouring stratum, as the survey's manual says; or compute errors as "
-            "if rows were drawn independently (--bootstrap iid --bootstrap population)"
+            "a single PSU: use the complete file, merge each with a neighbour ('merge'), or take "
+            "rows as drawn independently (--bootstrap iid --bootstrap population)"
         )
 
 
@@ -325,13 +313,25 @@ def _estimate(data: Microdata, jobs: list[_Job], work: Work) -> dict[str, str]:
 
     done, skipped = len(jobs) - len(todo), dict[str, str]()
     bar = tqdm(total=len(jobs), initial=done, desc=data.key, unit="task", disable=not work.progress)
-    with bar, workers(work.backend, work.jobs):
-        # Clusters do not hand results on as they come.
-        streaming = "list" if work.backend in ("dask", "ray") else "generator_unordered"
-        for reason in joblib.Parallel(return_as=streaming)(calls()):
+    ends: dict[str, Any] = {"initializer": end_with_parent, "initargs": (os.getpid(),)}
+    with bar, joblib.parallel_config("loky", n_jobs=work.jobs, **ends):
+        for reason in joblib.Parallel(return_as="generator_unordered")(calls()):
             skipped |= reason
             bar.update()
     return {job.task.name: skipped[job.task.name] for job in jobs if job.task.name in skipped}
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process when its parent does, however that ended: a killed build says nothing."""
+
+    def watch() -> None:
+        # Windows gives no orphan another parent, but lets us hold on to the process itself.
+        process = multiprocessing.parent_process() if os.name == "nt" else None
+        while process.is_alive() if process else os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str, Any]:
@@ -349,7 +349,7 @@ def _provenance(entry: Record, vintage: str, files: dict[str, str]) -> dict[str,
             "citation": " ".join(entry.citation.split()),
             "note": " ".join(release.note.split()),
         },
-        "software": software(),
+        "software": write.software(),
     }
 
 

@@ -47,10 +47,8 @@ def equalise_levels(weights: Array, given: ArrayLike, task: Task, source: str) -
     labels = np.asarray(given)[:, task.given.index(task.equal)]
     names, level = np.unique(labels, return_inverse=True)
     if len(names) < 2:
-        raise EpidemiaError(
-            f"{source}: {task.name} compares every {task.equal}, but the file has only one: is it "
-            "complete?"
-        )
+        of = f"{task.name} compares every {task.equal}"
+        raise EpidemiaError(f"{source}: {of}, but the file has only one: give a complete file")
     return weights / np.bincount(level, weights)[level]
 
 

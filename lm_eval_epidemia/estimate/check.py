@@ -53,7 +53,7 @@ def find_faults(name: str) -> list[str]:
     for scheme, distances in truth.distances.items():
         if not ((distances >= 0) & (distances <= 2)).all() or len(distances) < 2:
             wrong.append(f"bootstrap distances ({scheme}) are not in [0, 2]")
-    if replicates is not None and not np.isfinite(replicates).all():
+    if not np.isfinite(replicates).all():
         wrong.append("a replicate of P(Y | X) is not a number")
     return wrong + _check_levels(truth)
 

@@ -248,9 +248,8 @@ class Boosting(OfRecords):
         ]
         raise Contradicted(
             f"{ready.task.name}: the boosted P({ready.levels[1]}) is {total:.4f} from the counts, "
-            f"more than its own sampling error (D_perfect, {perfect:.4f}) and theirs ({own:.4f}); "
-            f"these cells differ most: {'; '.join(worst)}. Give the task fewer conditions or wider "
-            "levels, or remove it from the record"
+            f"more than its own sampling error (D_perfect, {perfect:.4f}) and theirs ({own:.4f}; "
+            f"most in {'; '.join(worst)}): give it fewer conditions or wider levels, or remove it"
         )
 
     def effective_sizes(self, ready: Prepared, draws: ByScheme, joint: Estimated) -> ByScheme:

@@ -44,10 +44,8 @@ def prepare(data: Microdata, task: Task) -> Prepared:
     estimator = estimator_of(task, len(levels))
     units = int(keep.sum()) if data.unit is None else len(np.unique(data.unit[keep]))
     if lacks := estimator.lacks(units):
-        raise EpidemiaError(
-            f"{data.name}: {task.name} has {units} sampled units (dropped: {dropped}), and "
-            f"{lacks}: is the file complete?"
-        )
+        has = f"{task.name} has {units} sampled units (dropped: {dropped}), and {lacks}"
+        raise EpidemiaError(f"{data.name}: {has}: give a complete file")
     features, cell = _numbered(data, task, keep)
     ways = [data.variables[name] for name in task.given]
     outcome = data.levels[task.outcome][keep].astype(np.int64)

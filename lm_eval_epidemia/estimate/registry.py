@@ -22,9 +22,6 @@ from lm_eval_epidemia.core.store import State, describe_problem, read_once, seal
 from lm_eval_epidemia.estimate.sampling import Scheme
 
 REGISTRY = "registry.json"
-#: Schema 2 has no replicates: it is read, and its truths have no errors.
-SCHEMA = 3
-READ = (2, SCHEMA)
 
 
 class Place(NamedTuple):
@@ -62,6 +59,11 @@ class Place(NamedTuple):
         return f"{build} --raw FILE', or delete {self.folder} to use what ships"
 
 
+class _Registry(BaseModel):
+    version: Literal[3] = Field(alias="schema")
+    truths: dict[str, Any]
+
+
 class _StoredFile(BaseModel):
     name: str
     sha256: str
@@ -70,7 +72,7 @@ class _StoredFile(BaseModel):
 class _StoredTruth(BaseModel):
     survey: str
     vintage: str
-    files: dict[Literal["cells", "bootstrap", "replicates"], _StoredFile] = Field(min_length=2)
+    files: dict[Literal["cells", "bootstrap", "replicates"], _StoredFile] = Field(min_length=3)
     tasks: dict[str, Any]
 
 
@@ -85,7 +87,7 @@ class _StoredTask(BaseModel):
     levels: list[str] = Field(min_length=2)
     bootstrap: dict[Scheme, dict[str, Any]]
     replicates: _Replicates | None = None
-    sha256: str | None = Field(None, description="The seal; 0.1.0 wrote none.")
+    sha256: str
 
 
 def read_registry(folder: Path) -> dict[str, Any]:
@@ -107,32 +109,15 @@ def _parse(path: Path) -> dict[str, Any]:
         "use the shipped one"
     )
     try:
-        registry = json.loads(path.read_text(encoding="utf-8"))
+        return _Registry.model_validate(json.loads(path.read_text(encoding="utf-8"))).truths
     except (ValueError, RecursionError) as error:
-        raise EpidemiaError(f"{path} is damaged ({error}): {mend}") from None
-    if not isinstance(registry, dict):
-        raise EpidemiaError(f"{path} is damaged (it contains no JSON object): {mend}")
-    if registry.get("schema") not in READ:
-        raise EpidemiaError(
-            f"{path} has schema {registry.get('schema')!r}, but this version of the package reads "
-            f"{READ[0]} and {READ[1]}; {mend}"
-        )
-    truths = registry.get("truths")
-    if not isinstance(truths, dict):
-        raise EpidemiaError(f"{path} is damaged (it contains no truths): {mend}")
-    return truths
+        raise EpidemiaError(f"{path} is damaged ({describe_problem(error)}): {mend}") from None
 
 
 def find_damaged(folder: Path) -> dict[str, str]:
     """Return what is wrong with truths of a folder whose outline cannot be read, by key."""
-    path = folder / REGISTRY
-    return _outlines(path) if path.is_file() else {}
-
-
-@read_once
-def _outlines(path: Path) -> dict[str, str]:
     wrong = {}
-    for key, outline in _parse(path).items():
+    for key, outline in read_registry(folder).items():
         try:
             truth = _StoredTruth.model_validate(outline)
         except ValidationError as error:
@@ -162,10 +147,9 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     try:
         checked = _StoredTask.model_validate(entry)
     except ValidationError as error:
-        raise EpidemiaError(
-            f"{where} is damaged ({describe_problem(error)}): {place.mend}"
-        ) from None
-    if checked.sha256 not in (None, seal(truth, task)):
+        fault = f"is damaged ({describe_problem(error)})"
+        raise EpidemiaError(f"{where} {fault}: {place.mend}") from None
+    if checked.sha256 != seal(truth, task):
         raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
     return truth, entry
 
@@ -221,4 +205,4 @@ def _free(folder: Path) -> Path:
 
 def write_registry(folder: Path, truths: dict[str, Any]) -> None:
     """Write the registry of a folder, truths in the order of their keys."""
-    write_json(folder / REGISTRY, {"schema": SCHEMA, "truths": dict(sorted(truths.items()))})
+    write_json(folder / REGISTRY, {"schema": 3, "truths": dict(sorted(truths.items()))})

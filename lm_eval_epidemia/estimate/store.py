@@ -22,7 +22,6 @@ user's build (in ``paths.home()``) takes precedence over the shipped truth.
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -45,16 +44,7 @@ from lm_eval_epidemia.core.store import (
 from lm_eval_epidemia.estimate.meaning import check_meaning
 from lm_eval_epidemia.estimate.registry import Place, entry_of, find_damaged, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
-from lm_eval_epidemia.surveys import fresh
-from lm_eval_epidemia.surveys.catalogue import (
-    all_tasks,
-    find_fresh_set,
-    find_record,
-    fresh_sets,
-    how_to_build,
-    records,
-)
-from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
+from lm_eval_epidemia.surveys import catalogue, fresh
 
 if TYPE_CHECKING:
     import pyarrow.parquet
@@ -96,9 +86,9 @@ class GroundTruth:
         file that declares its set, and so of the record's wording.
     place : Place
         Where it was read from.
-    sample : str or None
+    sample : str
         Name of the survey's joint replicates: truths with the same sample share them. Empty for an
-        exact table; None if none were built.
+        exact table.
     """
 
     task: str
@@ -114,7 +104,7 @@ class GroundTruth:
     distances: dict[str, Array]
     fingerprint: str
     place: Place
-    sample: str | None
+    sample: str
 
     @property
     def state(self) -> State:
@@ -122,14 +112,14 @@ class GroundTruth:
         return self.place.state
 
     @property
-    def replicates(self) -> Array | None:
+    def replicates(self) -> Array:
         """P(Y | X) at each joint replicate, shape (B, C, K).
 
         Replicate b of two truths of equal `sample` is one other sample of the survey. B is 0 for
-        an exact table; None if no replicates were built.
+        an exact table.
         """
         if not self.sample:
-            return None if self.sample is None else np.empty((0, *self.p.shape))
+            return np.empty((0, *self.p.shape))
         return _replicates(self.task, self.place, stamp(self.place.registry))
 
     @property
@@ -186,7 +176,7 @@ def folder_of(task: Task, base: Path) -> Path:
     """Return where the truth of a task lies in a folder of ground truth."""
     if task.kind not in APART:
         return base
-    survey = find_record(task.survey)
+    survey = catalogue.find_record(task.survey)
     levels = survey.variables[task.outcome][0].levels
     is_wide = survey.is_joint(task.outcome) and len(levels) > 4
     return base / f"{APART[task.kind]}{WIDE if is_wide else ''}"
@@ -232,7 +222,7 @@ def _is_sound(name: str, place: Place) -> bool:
 @read_disk_once
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
-    usable, known, declared = _of_sets(), records(), all_tasks()
+    usable, known, declared = _of_sets(), catalogue.records(), catalogue.all_tasks()
     for folder, state in (
         (folder, state) for base, state in list_bases() for folder in folders(base)
     ):
@@ -279,7 +269,7 @@ def vintages(name: str, state: State | None = None) -> list[str]:
 def _of_sets() -> list[Place]:
     """Return where the truths of fresh tasks are."""
     places = []
-    for folder, drawn_set in fresh_sets().items():
+    for folder, drawn_set in catalogue.fresh_sets().items():
         key = f"{drawn_set.survey}_{drawn_set.vintage}"
         try:
             wrong = find_damaged(folder).get(key, "")
@@ -322,11 +312,10 @@ def load_truth(name: str, vintage: str | None = None, state: State | None = None
     EpidemiaError
         If there is no such task, no truth for it, or a file was changed.
     """
-    declared = declared_task(name)
-    survey = find_record(declared.survey)
+    declared = catalogue.find_task(name)
     places = [place for place in all_places().get(name, []) if state in (None, place.state)]
     if vintage is not None:
-        survey.vintage(vintage)
+        catalogue.find_record(declared.survey).vintage(vintage)
         here = vintages(name, state)
         places = [place for place in places if place.vintage == vintage]
         if not places:
@@ -335,12 +324,10 @@ def load_truth(name: str, vintage: str | None = None, state: State | None = None
                 f"{', '.join(here) or 'none'}: epidemia groundtruth build {declared.survey} "
                 f"--vintage {vintage} --raw FILE"
             )
-    if not places and (drawn_set := find_fresh_set(name)):
-        raise EpidemiaError(
-            f"{name} has no ground truth here; build it: {fresh.command(drawn_set)}"
-        )
     if not places:
-        raise EpidemiaError(f"{name} has no ground truth here: {how_to_build(declared.survey)}")
+        drawn_set = catalogue.find_fresh_set(name)
+        how = fresh.command(drawn_set) if drawn_set else catalogue.how_to_build(declared.survey)
+        raise EpidemiaError(f"{name} has no ground truth here: {how}")
     place = places[0]
     before = stamp(place.registry)
     check_meaning(place, name)
@@ -388,25 +375,13 @@ def _fingerprint(truth: dict[str, Any]) -> str:
     return sha256[:12]
 
 
-def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str | None:
+def _sample(place: Place, truth: dict[str, Any], entry: dict[str, Any]) -> str:
     """Name the joint replicates of a task."""
     if not entry["bootstrap"]:
         return ""
-    if "replicates" not in entry:
-        return None
     if "sample" in truth:
         return str(truth["sample"])
     return f"{place.key} {truth['files']['replicates']['sha256'][:12]}"
-
-
-def list_unreplicated() -> list[str]:
-    """Return the keys ``<survey>_<vintage>`` of truths in use that have no joint replicates."""
-    keys = set()
-    for name, (place, *_) in all_places().items():
-        with suppress(EpidemiaError):  # damaged: `list_available` says so
-            if _sample(place, *entry_of(place, name)) is None:
-                keys.add(place.key)
-    return sorted(keys)
 
 
 @lru_cache(maxsize=512)
@@ -440,9 +415,7 @@ def _read_rows(place: Place, file: dict[str, str], task: str, none: bool = False
     if none:
         return parquet.schema_arrow.empty_table()
     if task not in groups:
-        raise EpidemiaError(
-            f"{path} has no rows of {task}, though the registry says so: {place.mend}"
-        )
+        raise EpidemiaError(f"{path} has no rows of {task}, against its registry: {place.mend}")
     # Arrow's threads abort a command that ends while they start, and a group is small.
     return parquet.read_row_group(groups[task], use_threads=False)
 
@@ -454,8 +427,7 @@ def _check_hash(place: Place, file: dict[str, str]) -> Path:
         raise EpidemiaError(f"{path} is missing, though the registry lists it: {place.mend}")
     if (sha256 := sha256_of(path)) != file["sha256"]:
         raise EpidemiaError(
-            f"{path} was changed: its sha256 is {sha256[:12]}..., the registry says "
-            f"{file['sha256'][:12]}...: {place.mend}"
+            f"{path} was changed (sha256 {sha256[:12]}, not {file['sha256'][:12]}): {place.mend}"
         )
     return path
 

@@ -126,8 +126,7 @@ def open_unfinished(folder: Path, name: str) -> Iterator[Path]:
             lock.acquire(blocking=False)
         except filelock.Timeout:
             raise EpidemiaError(
-                f"another build of {name} is running in {folder}: wait until it ends, or write to "
-                "another folder with --out"
+                f"another build of {name} is running in {folder}: wait, or give another --out"
             ) from None
     try:
         yield kept

@@ -51,17 +51,11 @@ def own_files() -> list[Path]:
     """
     files: list[Path] = []
     for place in paths.named_records():
-        if not (place.is_file() or place.is_dir()):
-            raise EpidemiaError(
-                f"{place} ({paths.RECORDS} or --record) does not exist: give a survey record or a "
-                "folder of records (*.yaml)"
-            )
         inside = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
-        if not inside:
-            raise EpidemiaError(
-                f"{place} ({paths.RECORDS} or --record) contains no .yaml file: give a folder of "
-                "survey records"
-            )
+        if not inside or not (place.is_file() or place.is_dir()):
+            fault = "contains no .yaml file" if place.is_dir() else "does not exist"
+            of = f"{place} ({paths.RECORDS} or --record)"
+            raise EpidemiaError(f"{of} {fault}: give a survey record or a folder of records")
         files += inside
     # What was named comes first: of two records of one name the first is used.
     files += sorted((paths.home() / "surveys").glob("*.yaml"))

@@ -160,8 +160,8 @@ def _check_known(
     what = "texts" if variable.of_texts else "codes"
     raise EpidemiaError(
         f"{file}: column {variable.column} has {what} that the record of {name!r} does not list: "
-        f"{listed}{', ...' if len(unknown) > 8 else ''} ({format_rows(here)}). Is this another "
-        f"vintage? If not, add the {what} to the survey record, as a level or as missing"
+        f"{listed}{', ...' if len(unknown) > 8 else ''} ({format_rows(here)}): give the file of "
+        f"another vintage, or add the {what} to the survey record, as a level or as missing"
     )
 
 
@@ -259,10 +259,8 @@ def load_microdata(
     rows = {v: int(keep.sum()) for v, keep in selected.items()}
     vintage = choose_vintage(record, vintage, rows, name, names)
     if rows[vintage] < 2:
-        has = "only one row" if rows[vintage] else "no rows"
-        raise EpidemiaError(
-            f"{name} has {has} of {record.survey} {vintage}: give the complete file"
-        )
+        has = f"has {'only one row' if rows[vintage] else 'no rows'} of {record.survey} {vintage}"
+        raise EpidemiaError(f"{name} {has}: give the complete file")
     if rows[vintage] < len(frame):
         frame = frame[selected[vintage]]
     release = next(release for release in viable if release.vintage == vintage)
@@ -288,9 +286,7 @@ def load_microdata(
     def units(column: str) -> Ints:
         units = frame[entry.column(column)]
         if (blank := units.isna().to_numpy()).any():
-            raise EpidemiaError(
-                f"{name}: design column {column} is missing in {format_rows(blank)}"
-            )
+            raise EpidemiaError(f"{name}: column {column} is missing in {format_rows(blank)}")
         return np.unique(units.to_numpy(), return_inverse=True)[1].astype(np.int64)
 
     # A weight that a year does not have is blank throughout in a file of several years.
@@ -366,7 +362,7 @@ def check_weights(weight: NDArray[np.float64], column: str, file: str) -> None:
     if len(weight) >= MANY and (most := weight.max()) > weight.sum() / 2:
         raise EpidemiaError(
             f"{what} is {most:g} in row {int(weight.argmax()) + 1}, more than in all other rows "
-            "together: is this a code of no answer, or the file damaged?"
+            "together: give the complete file, or name another weight"
         )
 
 
@@ -391,8 +387,7 @@ def check_nested(
     if (elsewhere := psu != psu[first][index]).any():
         raise EpidemiaError(
             f"{file}: in {format_rows(elsewhere)} the sampled unit ({column}) is in another PSU "
-            f"({psu_column}) than in its first row: name design columns in which every unit "
-            "belongs to one PSU"
+            f"({psu_column}) than in its first row: name columns in which it has one PSU"
         )
 
 

@@ -182,9 +182,8 @@ def download(record: Record, vintage: str | None = None, progress: bool = True) 
     entry = record.vintage(name)
     if manual := [file.name for file in entry.files if file.url is None]:
         raise EpidemiaError(
-            f"{record.survey} {name}: {', '.join(manual)} cannot be downloaded by a program (the "
-            f"site requires a browser): download from {entry.page}, then run 'epidemia "
-            f"groundtruth build {record.survey} --raw FILE'"
+            f"{record.survey} {name}: the site of {', '.join(manual)} requires a browser: download "
+            f"from {entry.page}, then run 'epidemia groundtruth build {record.survey} --raw FILE'"
         )
     folder = raw_folder(record.survey, name)
     for file in entry.files:
@@ -210,10 +209,8 @@ def _unpack(path: Path, expected: Collection[str], folder: Path) -> list[Path]:
                 # Only bare names are used, so that nothing lands outside the folder.
                 targets.append(target := folder / Path(item.filename.strip()).name)
                 if target.exists():
-                    raise EpidemiaError(
-                        f"{path.name} contains two files called {target.name}: unpack it and give "
-                        "the right one"
-                    )
+                    twice = f"contains two files called {target.name}"
+                    raise EpidemiaError(f"{path.name} {twice}: unpack it and give the right one")
                 with archive.open(item) as source, target.open("wb") as sink:
                     shutil.copyfileobj(source, sink)
             return targets[: len(members)]
@@ -231,10 +228,10 @@ def _members(
     members = [item for item in inside if suffix_of(item.filename) in FORMATS]
     official = [item for item in members if stem_of(item.filename) in expected]
     if len(members) != 1 and not official:
+        found = ", ".join(item.filename for item in members) or "none"
         raise EpidemiaError(
-            f"{name} must contain exactly one data file ({', '.join(FORMATS)}); found "
-            f"{', '.join(item.filename for item in members) or 'none'}. Unpack it and give the "
-            "file itself"
+            f"{name} must contain exactly one data file ({', '.join(FORMATS)}), found {found}: "
+            "unpack it and give the file itself"
         )
     return official or members
 
@@ -246,9 +243,7 @@ def _drop_copies(files: list[Path]) -> list[Path]:
         name = file.name.strip().casefold()
         other = names.setdefault(name, file)
         if other is not file and sha256_of(file) != sha256_of(other):
-            raise EpidemiaError(
-                f"two different files are called {file.name.strip()}: give only one"
-            )
+            raise EpidemiaError(f"two files are called {file.name.strip()}: give only one")
     stems = [Path(name).stem for name in names]
     if twice := sorted({stem for stem in stems if stems.count(stem) > 1}):
         raise EpidemiaError(f"{twice[0]} exists in several formats: give only one")
@@ -284,8 +279,7 @@ def _files_in(folder: Path, expected: Collection[str]) -> list[Path]:
         return files
     raise EpidemiaError(
         f"the folder {folder} contains none of the survey's files: expected "
-        f"{', '.join(sorted(expected))}, packed or not; give a file of another name by itself, "
-        "--raw FILE"
+        f"{', '.join(sorted(expected))}; give a file of another name by itself, --raw FILE"
     )
 
 
@@ -308,6 +302,7 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
     """
     files = raw_files(paths, expected)
     data: list[Path] = []
+    formats = ", ".join([*FORMATS, ".zip"])
     statements = [path for path in files if suffix_of(path.name) == SETUP]
     with tempfile.TemporaryDirectory(prefix="epidemia-") as folder:
         for number, path in enumerate(files):
@@ -322,14 +317,10 @@ def open_raw(paths: Sequence[Path], expected: Collection[str] = ()) -> Iterator[
                     if suffix_of(file.name) == SETUP and not (own / file.name).exists():
                         (own / file.name).symlink_to(file.resolve())
             elif suffix != SETUP:
-                raise EpidemiaError(
-                    f"{path.name} is not in a known format (given {path.suffix or 'no suffix'}, "
-                    f"expected one of {', '.join([*FORMATS, '.zip'])})"
-                )
+                given = f"given {path.suffix or 'no suffix'}, expected one of {formats}"
+                raise EpidemiaError(f"{path.name} is not in a known format ({given})")
         data = _drop_copies(data)
         if not data:
-            raise EpidemiaError(
-                f"no data file among {', '.join(path.name for path in paths)}: expected one of "
-                f"{', '.join([*FORMATS, '.zip'])}"
-            )
+            names = ", ".join(path.name for path in paths)
+            raise EpidemiaError(f"no data file among {names}: expected one of {formats}")
         yield data

@@ -97,9 +97,8 @@ def read_labelled(path: Any, /, **options: Any) -> tuple[pd.DataFrame, Any]:
 
     if suffix_of(path.name) == ".xpt" and path.stat().st_size % 80:
         # Transport files consist of 80-byte records; the reader takes a cut one for a short one.
-        raise EpidemiaError(
-            f"{path.name} is incomplete (its size is not a multiple of 80 bytes): download it again"
-        )
+        size = "its size is not a multiple of 80 bytes"
+        raise EpidemiaError(f"{path.name} is incomplete ({size}): download it again")
     reader = getattr(pyreadstat, FORMATS[suffix_of(path.name)] or "")
     # One date beyond the year 9999, in whatever column, would make all of them unreadable.
     options["disable_datetime_conversion"] = True
@@ -284,10 +283,7 @@ def read_columns(
     times = Counter(name.casefold() for name in every)
     if twice := [name for name in wanted if times[name.casefold()] > 1]:
         same = [name for name in every if name.casefold() == twice[0].casefold()]
-        raise EpidemiaError(
-            f"{path.name} has {len(same)} columns called {' and '.join(same)}: keep only the "
-            "right one"
-        )
+        raise EpidemiaError(f"{path.name} has several columns {' and '.join(same)}: keep one")
     names = [present[name.casefold()] for name in wanted]
     suffix, dated = suffix_of(path.name), set[str]()
     with name_bad_file(path):
@@ -315,8 +311,7 @@ def read_columns(
         precision = np.float32 if name in small else np.float64
         if name in dated.difference(texts) or frame[name].dtype.kind in "mM":
             raise EpidemiaError(
-                f"{path.name}: column {name} contains dates or times, expected numeric codes: "
-                "export the file with codes"
+                f"{path.name}: column {name} contains dates or times: export the file with codes"
             )
         if name in texts and frame[name].dtype.kind == "O":
             if (words := _words(frame[name])) is not None:
@@ -331,8 +326,8 @@ def read_columns(
             frame[name] = round_float32(frame[name].to_numpy())
         if (endless := np.isinf(frame[name].to_numpy())).any():
             raise EpidemiaError(
-                f"{path.name}: column {name} is infinite in {format_rows(endless)}; the file was "
-                "damaged or badly converted; use the official one"
+                f"{path.name}: column {name} is infinite in {format_rows(endless)}: use the "
+                "official file"
             )
     return frame
 
@@ -470,9 +465,7 @@ def read_csv_header(path: Path) -> CsvHeader:
     if any("\0" in name for name in rows[0]):
         raise EpidemiaError(f"{path.name} contains NUL bytes in its header: save it as UTF-8 text")
     if len(rows[0]) == 1 and (other := re.search(r"[;\t|]", rows[0][0])):
-        raise EpidemiaError(
-            f"{path.name} is separated by {other[0]!r}, expected ',': save it with commas"
-        )
+        raise EpidemiaError(f"{path.name} is separated by {other[0]!r}: save it with commas")
     found = find_platform_rows(rows)
     if len(rows) <= found.rows:
         raise EpidemiaError(f"{path.name} has zero rows")

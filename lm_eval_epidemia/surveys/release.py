@@ -101,7 +101,7 @@ class VintageFiles(NamedTuple):
             raise EpidemiaError(
                 f"the file has only {len(columns) - len(lacking)} of {len(columns)} replicate "
                 f"weights and lacks {few(lacking)}: use the complete file, or remove all of them, "
-                "also from the record (standard errors then assume independently drawn units)"
+                "also from the record"
             )
         return [] if lacking else columns
 
@@ -146,8 +146,7 @@ class VintageFiles(NamedTuple):
                 for name in lacking
             )
             raise EpidemiaError(
-                f"{file} lacks columns of {of}: {detail}. Is this another vintage? The official "
-                f"file is {entry.needed}: {entry.page}"
+                f"{file} lacks columns of {of}: {detail}; give {entry.needed} ({entry.page})"
             )
         for column in sorted(self.restrictions()):
             if not self.has(column):

@@ -220,23 +220,19 @@ def _number_rows(
         elif len(number) < len(given):
             unknown.append(name)
         elif number in rows:
-            raise EpidemiaError(
-                f"{file}: two rows are {', '.join(_labels(given, number))!r}: "
-                f"{rows[number].name!r} and {name!r}"
-            )
+            label = ", ".join(_labels(given, number))
+            raise EpidemiaError(f"{file}: {rows[number].name!r} and {name!r} are both {label!r}")
         else:
             shares = _shares(printed, table, outcome)
             if min(shares) < -ROUNDING / 100 or abs(sum(shares) - 1) > 1e-9:
-                raise EpidemiaError(
-                    f"{file}: the shares of {name!r} are not a distribution: {printed}"
-                )
+                raise EpidemiaError(f"{file}: {name!r} has no distribution: {printed}")
             limits = [_read_number(cells[limit]) for limit in ("low", "high") if table.interval]
             rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
             f"{file} has {len(unknown)} rows that the record of {record.survey} does not list, "
-            f"for example {', '.join(map(repr, unknown[:5]))}: is this another vintage? If not, "
-            f"add them as levels of {', '.join(table.given)} or to 'leave_out'"
+            f"for example {', '.join(map(repr, unknown[:5]))}: give the file of another vintage, "
+            f"or add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
         raise EpidemiaError(
@@ -408,8 +404,8 @@ def _locate(
             missing = place
     lacking = "; ".join(" or ".join(headers[name]) for name in missing)
     raise EpidemiaError(
-        f"{', '.join(grids)} has no table of {table.said}: no header {lacking}. The official "
-        f"file is {entry.needed}: {entry.page}"
+        f"{', '.join(grids)} has no table of {table.said} (it lacks the header {lacking}): give "
+        f"{entry.needed} ({entry.page})"
     )
 
 

@@ -128,14 +128,10 @@ class Level(Strict):
         cut = any(bound is not None for bound in cuts)
         if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
             raise ValueError(
-                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points "
-                "('at_least' or 'above', 'up_to' or 'below')"
+                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points"
             )
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
-            raise ValueError(
-                f"level {self.label!r} has two cut points on one side: give only one of "
-                "'at_least' and 'above', and one of 'up_to' and 'below'"
-            )
+            raise ValueError(f"level {self.label!r} has two cut points on one side: give only one")
         if cut and not self.intervals[0][0] <= self.intervals[0][1]:
             raise ValueError(f"no number lies between the cut points of level {self.label!r}")
         return self
@@ -482,9 +478,7 @@ class TableLayout(Strict):
     @model_validator(mode="after")
     def _rows_of_each(self) -> TableLayout:
         if set(self.rows) != set(self.given):
-            raise ValueError(
-                f"'rows' needs one header for each of {list(self.given)}, got {list(self.rows)}"
-            )
+            raise ValueError(f"'rows' needs a header for each of {self.given}, got {[*self.rows]}")
         return self
 
     @property

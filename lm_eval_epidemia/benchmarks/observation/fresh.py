@@ -383,7 +383,7 @@ def plan_set(
     """
     entry = find_record(survey)
     _check_options(entry, n, seed, dimension, vintage)
-    building.check_options(replicates, None, 1)
+    building.check_options(replicates, 1)
     for name in outcomes:
         _check_outcome(entry, name)
     data, schemes = building.find_schemes(load_microdata(entry, raw, vintage, every=True))
@@ -508,7 +508,7 @@ def build_set(
     drawn, data = planned.fresh_set, planned.data
     folder, text = fresh.find_set_folder(drawn.survey, drawn.seed), fresh.format_set(drawn)
     path, replicates = folder / fresh.TASKS, drawn.asked.replicates
-    building.check_options(replicates, None, jobs)
+    building.check_options(replicates, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
             f"{folder} contains another set with this survey and seed, but other options, files "

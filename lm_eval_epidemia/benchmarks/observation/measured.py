@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import joint, monte_carlo
@@ -50,17 +49,10 @@ class Part:
         return self.anchors.score(d)
 
     @cached_property
-    def replicates(self) -> Array | None:
-        """P(Y | X) of the part at each joint replicate, shape (B, C', K).
-
-        B is 0 for an exact table; None, with a notice, where no replicates were built.
-        """
+    def replicates(self) -> Array:
+        """P(Y | X) of the part at each joint replicate, shape (B, C', K); 0 of an exact table."""
         replicates = self.truth.replicates
-        if replicates is None:
-            _say_what_lacks_replicates()
-        elif not self.complete.all():
-            replicates = replicates[:, self.complete]
-        return replicates
+        return replicates if self.complete.all() else replicates[:, self.complete]
 
     def distances(self, q: Array) -> Array | None:
         """Distances from the truth at each replicate, shape (B,)."""
@@ -144,17 +136,6 @@ class Part:
             return math.nan if self.noise is None else d
         excess = d - float(distance(self.weights, off, np.zeros_like(off)))
         return float(joint.cut_noise(d, distance(self.weights, self.noise, off).mean() + excess))
-
-
-def _say_what_lacks_replicates() -> None:
-    if keys := store.list_unreplicated():
-        survey, vintage = keys[0].split("_", 1)
-        notices.warn(
-            "no joint replicates",
-            f"the ground truth of {', '.join(keys)} was built by a version without joint "
-            "replicates, so the errors of its scores are unknown (N/A): rebuild it with "
-            f"'epidemia groundtruth build {survey} --vintage {vintage} --raw FILE'",
-        )
 
 
 def part_of(truth: store.GroundTruth, complete: NDArray[np.bool_] | None = None) -> Part:

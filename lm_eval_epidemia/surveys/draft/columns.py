@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -255,38 +255,8 @@ def shared_column(headers: Sequence[Header], names: Sequence[str], given: str | 
 NONE = "none"
 
 
-class Proposal(NamedTuple):
-    """A question before a draft continues.
-
-    Attributes
-    ----------
-    what : str
-        weight, strata and PSUs, outcomes, or conditions.
-    option : str
-        Of the command line, which answers it too.
-    columns : tuple of str
-        As they would be taken; of a weight the likeliest first.
-    labels : mapping of str to str
-    doubt : str
-        What tells against it; empty if nothing does.
-    unsaid : bool
-        Whether neither a name nor a label tells for it: then only a person can say.
-    """
-
-    what: str
-    option: str
-    columns: tuple[str, ...]
-    labels: Mapping[str, str]
-    doubt: str = ""
-    unsaid: bool = False
-
-
-#: Answers a proposal with the columns to take; none of them is an answer too.
-Chooser = Callable[[Proposal], Sequence[str]]
-
-
 class DraftOptions(NamedTuple):
-    """The user's options for a draft; others are guessed, and asked or marked.
+    """The user's options for a draft; others are guessed and marked.
 
     Attributes
     ----------
@@ -297,8 +267,8 @@ class DraftOptions(NamedTuple):
         Columns.
     join, encoding : str, optional
     year : int, optional
-    tasks : int
-        How many at most.
+    accept : bool
+        Use what is guessed; else a guessed weight is an error, and strata and PSUs are only named.
     """
 
     name: str | None = None
@@ -310,7 +280,7 @@ class DraftOptions(NamedTuple):
     join: str | None = None
     encoding: str | None = None
     year: int | None = None
-    tasks: int = 40
+    accept: bool = False
 
 
 #: Columns that are not drafted, by the reason; those that options name, by option.
@@ -349,8 +319,7 @@ def describe_files(given: list[Path], unpacked: list[Path], wishes: DraftOptions
     others = [path.name for path in unpacked if not FORMATS.get(suffix_of(path.name))]
     if wishes.encoding and others:
         raise EpidemiaError(
-            f"--encoding applies only to SPSS, Stata and SAS files; {others[0]} is read as UTF-8, "
-            f"or else as Western European: save it as UTF-8 (iconv -f {wishes.encoding} -t utf-8)"
+            f"--encoding applies only to SPSS, Stata and SAS files: save {others[0]} as UTF-8"
         )
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
     columns = [column for header in headers for column in header.columns]

@@ -9,42 +9,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import RESERVED, check_name
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
+from lm_eval_epidemia.surveys.draft import design, tasks, words
 from lm_eval_epidemia.surveys.draft.columns import (
-    Chooser,
     DraftOptions,
     FileColumn,
     Files,
     LeftOut,
     Named,
-    Proposal,
     describe_files,
     find_unusable,
     named_columns,
 )
-from lm_eval_epidemia.surveys.draft.design import Guess, guess_design, inspect_weights
-from lm_eval_epidemia.surveys.draft.people import Sampling, UsedRows, rows_in, rows_of
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
-from lm_eval_epidemia.surveys.draft.tasks import (
-    EACH,
-    PEOPLE,
-    TaskPlan,
-    conditions_of,
-    is_possible,
-    outcomes_of,
-    plan_tasks,
-)
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, draft_variable
-from lm_eval_epidemia.surveys.draft.words import (
-    IDENTIFIER,
-    clean_text,
-    make_unique,
-    marks,
-    variable_name,
-)
 from lm_eval_epidemia.surveys.draft.writing import DraftSource, record_text
 from lm_eval_epidemia.surveys.microdata import load_microdata
 from lm_eval_epidemia.surveys.raw import open_raw
@@ -80,7 +61,7 @@ class Drafted(NamedTuple):
     marks: int
     source: DraftSource
     variables: list[Draft]
-    plans: list[TaskPlan]
+    plans: list[tasks.TaskPlan]
     left_out: LeftOut
     notes: list[str]
 
@@ -111,7 +92,6 @@ def fitting_name(files: Sequence[Path], given: str | None = None) -> str:
 def draft_record(
     files: Sequence[Path],
     wishes: DraftOptions = DraftOptions(),  # noqa: B008
-    choose: Chooser | None = None,
     progress: bool = False,
 ) -> Drafted:
     """Draft the record of a survey from its files.
@@ -120,10 +100,7 @@ def draft_record(
     ----------
     files : sequence of Path
         One file, or several that share the number of a person; packed or not.
-    wishes : Wishes
-    choose : callable, optional
-        Asked before a guess is used. Without it, a guessed weight is an error, and strata and PSUs
-        are named in the draft but not used; outcomes and conditions are taken as proposed.
+    wishes : DraftOptions
     progress : bool
         Show how far reading is.
 
@@ -148,38 +125,40 @@ def draft_record(
         usable = _without(read.columns, left_out)
         named = named_columns(read, left_out, wishes)
         asked_for = {column.name for columns in named.values() for column in columns}
-        guess = inspect_weights(read, usable, guess_design(usable), wishes, asked_for)
-        rows = rows_of(read, usable, guess, wishes, choose)
+        guess = design.inspect_weights(read, usable, design.guess_design(usable), wishes, asked_for)
+        rows = design.rows_of(read, usable, guess, wishes)
         _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
         asked = _without(usable, left_out)
         tallies = _counted(read, asked, rows, wishes.encoding, progress)
         repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
         variables = _variables(asked, tallies, named, wishes, left_out)
-        outcomes, conditions, notes = _chosen(variables, named, wishes, choose)
+        outcomes, conditions, notes = _chosen(variables, named)
         variables = _fewer(variables, [*outcomes, *conditions], left_out)
         titles = [header.title for header in read.headers if header.title]
         members = [
             (path.name, [inside.name] if suffix_of(path.name) == ".zip" else [])
             for path, inside in zip(read.given, read.paths, strict=True)
         ]
-        title, people = [*titles, clean_text(files[0].stem)][0], int(rows.keep.sum())
+        title, people = [*titles, words.clean_text(files[0].stem)][0], int(rows.keep.sum())
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
-        plans = plan_tasks(outcomes, conditions, 10 * wishes.tasks)
+        plans = tasks.plan_tasks(outcomes, conditions, 10 * tasks.TASKS)
         if not plans:
             raise _nothing_left(read.names, variables, left_out)
         # As a build will: every code is that of a level, or missing.
         data = load_microdata(read_record(record_text(source, variables, plans, left_out)), files)
-        plans = plan_tasks(outcomes, conditions, wishes.tasks, partial(is_possible, data))
+        plans = tasks.plan_tasks(
+            outcomes, conditions, tasks.TASKS, partial(tasks.is_possible, data)
+        )
         if not plans:
             raise EpidemiaError(
-                f"{read.names}: no outcome and condition were both answered by {PEOPLE} people: "
-                "name others with --outcomes and --given"
+                f"{read.names}: no outcome and condition were both answered by {tasks.PEOPLE} "
+                "people: name others with --outcomes and --given"
             )
         text = record_text(source, variables, plans, left_out)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
-        notes += _those_without(outcomes, conditions, plans, wishes.tasks)
-    return Drafted(name, text, len(marks(text)), source, variables, plans, left_out, notes)
+        notes += _those_without(outcomes, conditions, plans)
+    return Drafted(name, text, len(words.marks(text)), source, variables, plans, left_out, notes)
 
 
 def write_draft(draft: Drafted) -> Path:
@@ -215,8 +194,8 @@ def _without(columns: Sequence[FileColumn], left_out: LeftOut) -> list[FileColum
 
 def _put_aside(
     usable: Sequence[FileColumn],
-    guess: Guess,
-    sampling: Sampling,
+    guess: design.Guess,
+    sampling: design.Sampling,
     join: str,
     wanted: set[str],
     left_out: LeftOut,
@@ -239,7 +218,11 @@ def _put_aside(
 
 
 def _counted(
-    read: Files, asked: Sequence[FileColumn], rows: UsedRows, encoding: str | None, progress: bool
+    read: Files,
+    asked: Sequence[FileColumn],
+    rows: design.UsedRows,
+    encoding: str | None,
+    progress: bool,
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
@@ -249,7 +232,7 @@ def _counted(
     with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
             columns = [column for column in asked if column.file == number]
-            keep, weights = rows_in(path, rows, read.join)
+            keep, weights = design.rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
                 # Who is not in this file has no answer.
@@ -268,7 +251,7 @@ def _variables(
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
     for column in asked:
-        name = make_unique(variable_name(column.name, column.place), drafts)
+        name = words.make_unique(words.variable_name(column.name, column.place), drafts)
         tally = tallies[column.name]
         draft = draft_variable(column, tally, name, wanted=column.name in wanted)
         if not isinstance(draft, str) and wishes.encoding and tally.words:
@@ -282,39 +265,27 @@ def _variables(
     return list(drafts.values())
 
 
-def _chosen(
-    variables: list[Draft], named: Named, wishes: DraftOptions, choose: Chooser | None
-) -> tuple[list[Draft], list[Draft], list[str]]:
-    """Settle outcomes and conditions: as named, or as proposed and agreed to."""
+def _chosen(variables: list[Draft], named: Named) -> tuple[list[Draft], list[Draft], list[str]]:
+    """Settle outcomes and conditions: as named, or as proposed."""
     by_column = {draft.column.name: draft for draft in variables}
-    labels = {name: draft.column.label for name, draft in by_column.items()}
-
-    def settle(option: str, what: str, proposed: Sequence[Draft]) -> list[Draft]:
-        if option in named:
-            return list({c.name: by_column[c.name] for c in named[option]}.values())
-        if choose is None or not proposed:
-            return list(proposed)
-        known = {name.casefold(): draft for name, draft in by_column.items()}
-        columns = tuple(draft.column.name for draft in proposed)
-        chosen = choose(Proposal(what, option, columns, labels))
-        if unknown := [name for name in chosen if name.casefold() not in known]:
-            hint = suggest(unknown[0], labels)
-            raise EpidemiaError(f"{option} {unknown[0]}: no such variable ({hint})")
-        return [known[name.casefold()] for name in chosen]
-
-    taken = [by_column[column.name] for column in named.get("--outcomes", ())]
-    free = [draft for draft in variables if draft not in taken]
-    proposed, notes = conditions_of(free), []
-    if not proposed and "--given" not in named:
-        proposed = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
-        proposed = proposed[: min(3, len(free) // 2)]
-        notes = [
-            "no column looks like age, sex, race, education, income, region or marital status, "
-            "so other columns with few answers serve as conditions"
-        ]
-    conditions = settle("--given", "conditions", proposed)
-    most = -(-wishes.tasks // max(min(EACH, len(conditions)), 1))
-    outcomes = settle("--outcomes", "outcomes", outcomes_of(variables, conditions, most))
+    given = {
+        option: list({column.name: by_column[column.name] for column in columns}.values())
+        for option, columns in named.items()
+    }
+    outcomes, conditions, notes = given.get("--outcomes"), given.get("--given"), []
+    if conditions is None:
+        free = [draft for draft in variables if draft not in (outcomes or ())]
+        conditions = tasks.conditions_of(free)
+        if not conditions:
+            conditions = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
+            conditions = conditions[: min(3, len(free) // 2)]
+            notes = [
+                "no column looks like age, sex, race, education, income, region or marital status, "
+                "so other columns with few answers serve as conditions"
+            ]
+    if outcomes is None:
+        most = -(-tasks.TASKS // max(min(tasks.EACH, len(conditions)), 1))
+        outcomes = tasks.outcomes_of(variables, conditions, most)
     for draft in outcomes:
         if len(draft.levels) > MAX_LEVELS:
             raise EpidemiaError(
@@ -336,12 +307,12 @@ def _fewer(variables: list[Draft], used: Sequence[Draft], left_out: LeftOut) -> 
 
 
 def _those_without(
-    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[TaskPlan], most: int
+    outcomes: Sequence[Draft], conditions: Sequence[Draft], plans: Sequence[tasks.TaskPlan]
 ) -> list[str]:
     """Say which of the named outcomes and conditions did not become a task, and why."""
     possible = f"{len(outcomes) * len(conditions):,} possible tasks with one condition"
-    if len(plans) >= most and len(outcomes) * len(conditions) > most:
-        return [f"{most} of {possible} were made: --outcomes and --given choose them"]
+    if len(plans) >= tasks.TASKS and len(outcomes) * len(conditions) > tasks.TASKS:
+        return [f"{tasks.TASKS} of {possible} were made: --outcomes and --given choose them"]
     there = {(plan.outcome, given) for plan in plans for given in plan.given}
     gone = [
         f"{outcome.name} by {condition.name}"
@@ -350,12 +321,12 @@ def _those_without(
         if (outcome.name, condition.name) not in there and outcome is not condition
     ]
     because = "fewer than {} people answered both, or one is a recoding of the other"
-    return [f"no task of {few(gone)}: {because.format(PEOPLE)}"] if gone else []
+    return [f"no task of {few(gone)}: {because.format(tasks.PEOPLE)}"] if gone else []
 
 
 def _repeated(asked: Sequence[FileColumn], tallies: Mapping[str, Tally]) -> list[str]:
     """Name columns of identifiers of which each is in several records, as of a household."""
-    for name in (column.name for column in asked if IDENTIFIER.fits(column)):
+    for name in (column.name for column in asked if words.IDENTIFIER.fits(column)):
         counts = tallies[name].counts
         if counts.sum() / 10 < len(counts) < 0.9 * counts.sum():
             same = f"several records have the same {name}: if they are of one person or one"

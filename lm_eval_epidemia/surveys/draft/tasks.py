@@ -20,6 +20,8 @@ CELLS = 60
 EASY = range(2, 11)
 ONE_SIDED = 0.98
 
+#: A draft has at most so many tasks.
+TASKS = 40
 #: Of ten tasks, so many may have two conditions; an outcome has at most so many tasks at first.
 OF_TEN = 1
 EACH = 2

@@ -72,9 +72,7 @@ COLUMNS, DEMOGRAPHIC = (
 IDENTIFIER, NUMBER = COLUMNS["identifier"], COLUMNS["number"]
 #: Of the interview, not of the person: no outcome worth asking a model about.
 ABOUT_INTERVIEW = COLUMNS["about interview"]
-#: Weights of several countries: how large each is, and what that is multiplied with already.
-COUNTRY, POPULATION, COMBINED = (COLUMNS[name] for name in ("country", "population", "combined"))
-STRATA, PSU = COLUMNS["strata"], COLUMNS["psu"]
+COUNTRY, STRATA, PSU = (COLUMNS[name] for name in ("country", "strata", "psu"))
 _PLACES = {"anywhere": "{}", "word": r"\b{}\b", "begins": r"\b{}", "ends": r"{}\b", "all": "^{}$"}
 _SAYS_WEIGHT, _CALLED_WEIGHT = _any_of("weight"), _any_of("weight in names")
 _NO_WEIGHT, _MEASURED = _any_of("no weight"), _any_of("measured")

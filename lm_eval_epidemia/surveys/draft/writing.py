@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from lm_eval_epidemia.surveys.draft.columns import LeftOut
-from lm_eval_epidemia.surveys.draft.people import Sampling
+from lm_eval_epidemia.surveys.draft.design import Sampling
 from lm_eval_epidemia.surveys.draft.tasks import TaskPlan
 from lm_eval_epidemia.surveys.draft.variables import Draft, DraftLevel
 from lm_eval_epidemia.surveys.draft.words import (

@@ -1,9 +1,9 @@
 """The World Factbook's profiles of countries, as sheets of numbers.
 
 The book is one file of texts: ``83.644 million (2024 est.)``, ``96.2% (male 1,200/female 1,100)``.
-A sheet has a row per country, or per country and group of its people, and a column per figure; the
-oldest year of a field's figures stands in a column of its own. What is a share of what is the
-record's matter (``factbook.yaml``).
+A sheet has a row per country, or per country and group of its people, and a column per figure
+(``fields.yaml``); the oldest year of a field's figures stands in a column of its own. What is a
+share of what is the record's matter (``factbook.yaml``).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.paths import read_yaml
 
 #: The book's official name, by which it is known: JSON is no format of survey files.
 FILE = "factbook_fields.json"
@@ -103,82 +104,17 @@ def year(text: str) -> int | None:
     return int(match[1]) if match else None
 
 
-#: Society, land and energy.
-_PEOPLE, _ENERGY, _LAND = "People and Society", "Energy", "Environment"
-
-POPULATION = ProfileField(_PEOPLE, "Population", {"Population": "total"})
-AGES = {"0-14 years": "0-14", "15-64 years": "15-64", "65 years and over": "65 or older"}
-AGE_STRUCTURE = ProfileField(_PEOPLE, "Age structure", {age: text for text, age in AGES.items()})
-TOWN = ProfileField(_PEOPLE, "Urbanization", {"Urban": "urban population"})
-
-#: Figures of a country as a whole.
-OF_COUNTRIES = (
-    TOWN,
-    ProfileField(
-        _ENERGY, "Electricity access", {"Electricity at home": "electrification - total population"}
-    ),
-    ProfileField(
-        "Communications", "Internet users", {"Uses the internet": "percent of population"}
-    ),
-    ProfileField(_PEOPLE, "Obesity - adult prevalence rate", {"Obese": ""}),
-    ProfileField(_PEOPLE, "Currently married women (ages 15-49)", {"Married": ""}),
-    ProfileField(_PEOPLE, "Child marriage", {"Married by 18": "women married by age 18"}),
-    ProfileField(
-        _ENERGY,
-        "Electricity generation sources",
-        {
-            "Fossil fuels": "fossil fuels",
-            "Nuclear": "nuclear",
-            "Hydroelectric": "hydroelectricity",
-            "Other renewable": "solar; wind; biomass and waste; geothermal; tide and wave",
-        },
-        ALL,
-    ),
-    ProfileField(_ENERGY, "Electricity", {"Capacity": "installed generating capacity"}),
-    ProfileField(
-        _LAND,
-        "Carbon dioxide emissions",
-        {
-            "Coal": "from coal and metallurgical coke",
-            "Oil": "from petroleum and other liquids",
-            "Gas": "from consumed natural gas",
-        },
-        "total emissions",
-    ),
-    ProfileField(
-        _LAND,
-        "Land use",
-        {
-            "Cropland": "agricultural land: arable land; agricultural land: permanent crops",
-            "Pasture": "agricultural land: permanent pasture",
-            "Forest": "forest",
-            "Other land": "other",
-        },
-    ),
-    ProfileField("Geography", "Area", {"Land area": "land"}),
-    ProfileField(
-        _LAND,
-        "Total water withdrawal",
-        {"Households": "municipal", "Industry": "industrial", "Farming": "agricultural"},
-    ),
-)
-#: Sums of these, by header.
-SUMS = {
-    "Land use, sum": ("Cropland", "Pasture", "Forest", "Other land"),
-    "Carbon dioxide, sum": ("Coal", "Oil", "Gas"),
-    "Water, sum": ("Households", "Industry", "Farming"),
-}
-#: Shares of women and of men: by header, the field with a text for each.
-OF_SEXES = {"Uses tobacco": "Tobacco use", "Reads and writes": "Literacy"}
-#: And of town and countryside.
-OF_RESIDENCES = {"urban": "improved: urban", "rural": "improved: rural"}
+#: Which fields make which columns.
+_FIELDS = read_yaml(__package__, "fields.yaml")
+POPULATION, AGES = ProfileField(**_FIELDS["population"]), ProfileField(**_FIELDS["ages"])
+OF_COUNTRIES = [ProfileField(**field) for field in _FIELDS["countries"]]
 
 
 def _people(profile: Profile) -> dict[tuple[str, str], float]:
     """Count the people of each age group and sex; NaN if that is not known."""
-    texts = AGE_STRUCTURE.texts(profile)
+    texts = AGES.texts(profile)
     counts = {}
-    for text, age in AGES.items():
+    for age, text in AGES.columns.items():
         for sex in ("female", "male"):
             match = re.search(rf"\b{sex} ([\d,]+)", texts.get(text, ""))
             counts[age, sex] = float(match[1].replace(",", "")) if match else math.nan
@@ -187,20 +123,20 @@ def _people(profile: Profile) -> dict[tuple[str, str], float]:
 
 def _countries(profile: Profile, place: Row) -> Iterator[Row]:
     people = _people(profile)
-    row = {**place, **AGE_STRUCTURE.row(profile)}
-    row |= {age: people[age, "female"] + people[age, "male"] for age in AGES.values()}
+    row = {**place, **AGES.row(profile)}
+    row |= {age: people[age, "female"] + people[age, "male"] for age in AGES.columns}
     row["Women aged 15 to 64"] = people["15-64", "female"]
     for field in OF_COUNTRIES:
         row |= field.row(profile)
-    for name, parts in SUMS.items():
+    for name, parts in _FIELDS["sums"].items():
         figures = [row[header] for header in parts]
         row[name] = None if None in figures else math.fsum(figures)
     yield row
 
 
 def _by_age(profile: Profile, place: Row) -> Iterator[Row]:
-    people, published = _people(profile), AGE_STRUCTURE.row(profile)
-    for age in AGES.values():
+    people, published = _people(profile), AGES.row(profile)
+    for age in AGES.columns:
         row = {**place, "Age": age, "Female": people[age, "female"], "Male": people[age, "male"]}
         row["People"] = row["Female"] + row["Male"]
         yield row | {"Age structure, year": published["Age structure, year"]}
@@ -211,19 +147,20 @@ def _by_sex(profile: Profile, place: Row) -> Iterator[Row]:
     for sex in ("female", "male"):
         row = {**place, "Sex": sex, "Aged 15 or older": people["15-64", sex]}
         row["Aged 15 or older"] += people["65 or older", sex]
-        for header, name in OF_SEXES.items():
-            row |= ProfileField(_PEOPLE, name, {header: sex}).row(profile)
+        for header, name in _FIELDS["sexes"].items():
+            row |= POPULATION._replace(name=name, columns={header: sex}).row(profile)
         yield row
 
 
 def _by_residence(profile: Profile, place: Row) -> Iterator[Row]:
-    urban, everybody = TOWN.row(profile)["Urban"], place["Population"]
-    for residence, text in OF_RESIDENCES.items():
+    urban, everybody = OF_COUNTRIES[0].row(profile)["Urban"], place["Population"]
+    for residence, text in _FIELDS["residences"].items():
         people = None
         if urban is not None and everybody is not None:
             people = everybody * (urban if residence == "urban" else 100 - urban) / 100
         row = {**place, "Residence": residence, "Residents": people}
-        water = ProfileField(_PEOPLE, "Drinking water source", {"Improved water": text})
+        name, columns = "Drinking water source", {"Improved water": text}
+        water = POPULATION._replace(name=name, columns=columns)
         yield row | water.row(profile)
 
 
