@@ -21,7 +21,7 @@ from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.versus import _find_side, compare_models
-from lm_eval_epidemia.report.versus import LINES
+from lm_eval_epidemia.report.screen import LINES
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.read import read_results
 

@@ -9,7 +9,7 @@ from lm_eval.api.metrics import unweighted_mean_stderr
 from scipy import integrate, linalg, stats
 
 from lm_eval_epidemia.findings.documents import Matched, _compared
-from lm_eval_epidemia.report.versus import _of_documents, _range, p_value
+from lm_eval_epidemia.report.screen import _of_documents, _range, p_value
 from lm_eval_epidemia.results.documents import MetricKey
 from lm_eval_epidemia.score import outcomes
 from lm_eval_epidemia.score.outcomes import (

@@ -19,7 +19,8 @@ from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects, meas
 from lm_eval_epidemia.benchmarks.prior import judged, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read_runs
-from lm_eval_epidemia.findings import compare, find, interventions, parts, priors
+from lm_eval_epidemia.findings import compare, find, interventions, priors
+from lm_eval_epidemia.findings.finding import ALIKE_NOTE
 from lm_eval_epidemia.results import naming, published, replicates
 from lm_eval_epidemia.score import estimates, joint
 
@@ -273,7 +274,7 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
     values = {("kappa = 0", 1.0), ("kappa = 1", 0.0), ("difference", -1.0)}
     assert {*zip(rows["part"], rows["value"], strict=True)} == values
     # All samples say so: that tells of no error.
-    assert rows["error"].isna().all() and finding.note.endswith(parts.ALIKE_NOTE)
+    assert rows["error"].isna().all() and finding.note.endswith(ALIKE_NOTE)
     monkeypatch.setattr(interventions, "FOUND", said.value)
     yes, no = by_hand(RANDOM, "mediation", "B", "AB", "AC"), by_hand(RANDOM, "mediation", "B", "BC")
     one = row_of(find("shortcut")(results).table, NOISY, "difference", "mediation, do(B)")

@@ -13,8 +13,8 @@ from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find, people
-from lm_eval_epidemia.findings.calibration import calibration, order_bias
 from lm_eval_epidemia.findings.countries import countries_of, map_of
+from lm_eval_epidemia.findings.scales import calibration, order_bias
 from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
 from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results

@@ -96,7 +96,7 @@ def _print(compared: Any, format: str) -> None:
     import pandas as pd
 
     from lm_eval_epidemia.report.render import render
-    from lm_eval_epidemia.report.versus import describe_versus
+    from lm_eval_epidemia.report.screen import describe_versus
 
     to: Any = format
     for note in dict.fromkeys(compared.notes):

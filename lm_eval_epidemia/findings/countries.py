@@ -13,11 +13,17 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, group_answers
+from lm_eval_epidemia.findings.cells import (
+    AnsweredGroup,
+    add_known,
+    average_levels,
+    cells_of,
+    find_asked,
+    group_answers,
+)
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
-from lm_eval_epidemia.findings.task import average_levels, cells_of, find_asked
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.surveys.catalogue import all_tasks

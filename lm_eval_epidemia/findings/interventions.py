@@ -26,8 +26,7 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     make_questions,
 )
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
-from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
+from lm_eval_epidemia.findings.finding import Finding, in_parts, part_rows, to_estimate
 from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.replicates import RecordedAnswers

@@ -1,20 +1,27 @@
-"""Who knows the world best: means of groups and of any part of them, ranked."""
+"""Who knows the world best: means of groups and of any part of them, ranked; and notes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import find_groups, in_way, list_groups, list_leaves, list_unions
+from lm_eval_epidemia.benchmarks import (
+    describe_union,
+    find_groups,
+    in_way,
+    list_groups,
+    list_leaves,
+    list_unions,
+)
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS
-from lm_eval_epidemia.findings.compare import POPULATION
+from lm_eval_epidemia.findings.compare import POPULATION, Pool, noise_of
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import (
     add_facets,
@@ -24,7 +31,6 @@ from lm_eval_epidemia.findings.mean import (
     is_silent,
     population_mean,
 )
-from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.ranks import Standing, label_asking, standings
 from lm_eval_epidemia.findings.references import (
     AVERAGES,
@@ -368,3 +374,36 @@ def tasks(results: Results) -> Finding:
     table.insert(1, "task", names)
     table.insert(2, "title", [known[name].entry.title for name in names])
     return make_finding("tasks", table, results.runs)
+
+
+def notes(results: Results) -> Finding:
+    """What was left out, is missing or was changed, and what groups consist of."""
+    asked = ordered_groups(group_scores(results.scores)["group"])
+    of_groups = [
+        ("", "group", f"{group}: {describe_union(group)}")
+        for group in asked
+        if describe_union(group)
+    ]
+    more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
+    return make_finding("notes", pd.concat([results.notes, more], ignore_index=True))
+
+
+def list_notes(results: Results) -> list[str]:
+    """Return the notes as texts; of equal ones on several runs, one."""
+    table = notes(results).table
+    alike = table.groupby(["kind", "text"], sort=False)["run"].agg(list)
+    return [f"{few(runs)}: {text}" if any(runs) else text for (_, text), runs in alike.items()]
+
+
+def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
+    """Say which scores do not match their distances, and in which files."""
+    wrong = results.scores[find_changed(results.scores)]
+    for run, of in wrong.groupby("run"):
+        names = few([*map(in_way, of["task"], of["way"])])
+        files = few(sorted({file.name for file in of["file"]}))
+        yield (
+            results.runs["name"][run],
+            "changed",
+            f"the scores of {plural(len(of), 'task')} do not match their distances ({names}; in "
+            f"{files}): the file was changed, or D_perfect was different",
+        )

@@ -23,9 +23,14 @@ from lm_eval_epidemia.benchmarks.prior.metrics import (
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.findings.finding import (
+    Finding,
+    in_parts,
+    make_finding,
+    part_rows,
+    to_estimate,
+)
 from lm_eval_epidemia.findings.mean import REACH
-from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
 from lm_eval_epidemia.results.published import COMPARED, SETS, claims, load_stating
 from lm_eval_epidemia.results.read import Results

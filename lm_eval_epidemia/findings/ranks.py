@@ -21,11 +21,11 @@ from lm_eval_epidemia.findings.compare import (
     FEWEST_ON_LOG,
     HERE,
     POPULATION,
+    Pool,
     compare_scores,
     outcomes,
     population_uncut,
 )
-from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.outcomes import Clustered, Layout

@@ -20,9 +20,15 @@ from lm_eval_epidemia.benchmarks.observation.undated import (
     log_ratios,
 )
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.cells import add_known, collect_answers, group_answers
+from lm_eval_epidemia.findings.cells import (
+    add_known,
+    average_levels,
+    cells_of,
+    collect_answers,
+    find_asked,
+    group_answers,
+)
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.task import average_levels, cells_of, find_asked
 from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.scales import rank_agreement

@@ -27,16 +27,18 @@ from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
     POPULATION,
     LeafKey,
+    Other,
     ResultFile,
     TaskConfig,
     TaskScore,
+    labels_of,
     leaf,
+    others_in,
     read_file,
     read_number,
     to_printable,
 )
 from lm_eval_epidemia.results.naming import KNOWN
-from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.replicates import ENDLESS, OwnSection
 from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records

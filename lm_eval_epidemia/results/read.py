@@ -27,6 +27,7 @@ from lm_eval_epidemia.results.collect import (
 from lm_eval_epidemia.results.decode import (
     LeafKey,
     format_setting,
+    labels_of,
     leaf,
     read_number,
     sha_of,
@@ -43,7 +44,6 @@ from lm_eval_epidemia.results.naming import (
     short_names,
     weights_of,
 )
-from lm_eval_epidemia.results.others import labels_of
 
 
 class Results(NamedTuple):

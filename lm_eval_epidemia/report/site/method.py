@@ -12,7 +12,7 @@ from lm_eval_epidemia.ask.prompts import Wording, prompt
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import task
+from lm_eval_epidemia.findings.cells import bootstrap, curve, distribution
 from lm_eval_epidemia.findings.mean import add_metrics
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
@@ -72,9 +72,9 @@ def make_method_page(results: Results) -> dict[str, Any]:
     best = scores.query(whole).sort_values("value", ascending=False).head(1)
     own = keep_runs(results, best["run"])
     tables = {
-        "curve": task.curve(own, EXAMPLE).table.sort_values("rank", kind="stable"),
-        "distribution": task.distribution(own, EXAMPLE).table,
-        "bootstrap": task.bootstrap(EXAMPLE).table,
+        "curve": curve(own, EXAMPLE).table.sort_values("rank", kind="stable"),
+        "distribution": distribution(own, EXAMPLE).table,
+        "bootstrap": bootstrap(EXAMPLE).table,
     }
 
     def asked_in(way: str) -> str:
