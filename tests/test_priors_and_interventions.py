@@ -15,13 +15,17 @@ from report_parts import by, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, graph, questions
-from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects, measure_change
+from lm_eval_epidemia.benchmarks.intervention.metrics import (
+    grade_effects,
+    measure_change,
+    read_said,
+)
 from lm_eval_epidemia.benchmarks.prior import judged, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.findings import compare, find, interventions, priors
 from lm_eval_epidemia.findings.finding import ALIKE_NOTE
-from lm_eval_epidemia.results import naming, published, replicates
+from lm_eval_epidemia.results import naming, published
 from lm_eval_epidemia.score import estimates, joint
 
 PRIOR, NHANES = "epidemia_prior", "epidemia_prior_nhanes"
@@ -341,7 +345,7 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     right = [1 if prompt.right else -1 for prompt in questions.make_questions(RANDOM).prompts]
     words = " ".join("?" if i % 10 == 0 else str(x) for i, x in enumerate(right))
     scores = scores_of(results, "noise=0.7", "intervention", RANDOM).copy()
-    scores["way"], scores["said"] = "intervention_written", [replicates.read_said(words, 450, True)]
+    scores["way"], scores["said"] = "intervention_written", [read_said(words, 450, True)]
     written = results._replace(scores=scores)
     rows = by(find("interventions")(written).table.query("asked == ''"), "part")
     assert rows["not read"] == pytest.approx(0.1) and rows["accuracy"] < 0.9
@@ -349,7 +353,7 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     # Signs are no log-odds.
     assert find("notices")(written).table.empty
     with pytest.raises(ValueError, match="expected 1, -1, - and"):
-        replicates.read_said("1 -1 2", 3, written=True)
+        read_said("1 -1 2", 3, written=True)
 
 
 # What is read.
@@ -459,7 +463,7 @@ def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
     board = find("leaderboard")(results).table.query("group == @PRIOR").iloc[0]
     assert (one["value"], one["error"]) == pytest.approx((board["value"], board["error"]), rel=1e-3)
     assert one["samples"] == len(known.stated.a) == 10
-    said = replicates.read_said("9.8 -3.1 ? - 0", 5, written=False)
+    said = read_said("9.8 -3.1 ? - 0", 5, written=False)
     assert said.asked.tolist() == [True, True, True, False, True]
     assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
 

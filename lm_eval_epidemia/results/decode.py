@@ -52,7 +52,7 @@ class TaskScore(NamedTuple):
     source : Path
         The result file.
     said : object or None
-        The answer to each prompt, if the benchmark keeps it (`replicates.Keeping`); None if the
+        The answer to each prompt, if kept: `Kept.answers`, or a line to be read; None if the
         questions were made from a truth other than the installed one.
     date : float
         Start of the result file's run, in seconds of Unix time; NaN if unknown.

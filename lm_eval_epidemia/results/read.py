@@ -283,7 +283,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
 def _without_answers(row: Any) -> str | None:
     """Say why there are no answers behind a score; None if there are, or none are needed."""
     of = leaf(LeafKey(row.task, row.way)).benchmark
-    known = of.name in replicates.KEEPING and row.task in of.available() and row.said is None
+    known = of.read_kept and row.task in of.available() and row.said is None
     why = "come from another truth than the installed one" if row.truth else "are not in the file"
     has_score = not math.isnan(getattr(row, of.primary, row.value))
     return f"whose answers {why}" if known and has_score else None

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
-from lm_eval_epidemia.benchmarks.prior.metrics import measure
+from lm_eval_epidemia.benchmarks.prior.metrics import measure, read_kept
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, cells_of
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
@@ -38,6 +38,7 @@ class Priors(Benchmark):
     )
     available = staticmethod(store.list_available)
     measure = staticmethod(measure)
+    read_kept = staticmethod(read_kept)
     answers = staticmethod(respondents.simulate_priors)
     cells = staticmethod(cells_of)
 
