@@ -215,34 +215,6 @@ def test_other_ways_have_the_same_tables(runs, seen):
         assert one.value == pytest.approx(share), family
 
 
-# The published models.
-
-
-def test_what_the_paper_prints_stands_beside_what_was_asked(results):
-    table = find("published-priors")(results).table
-    here = by(table.query("asked == 'direct'"), "model", "measure", of="here")
-    ratio = judged.mean_of(said_by(results, CALIBRATED).dropped.ratio)
-    assert here[f"epidemia-baseline kind={CALIBRATED}", "error ratio"] == pytest.approx(ratio)
-    sets = table.query("asked == ''").pivot(index=["set", "measure"], columns="model")
-    one = sets.xs("o4-mini", axis=1, level="model").loc["glassdoor", "prior beats 30"]
-    assert (one["printed"], one["released"]) == ("0.087", 0.022) and math.isnan(one["here"])
-    printed, released = (sets.loc["nhanes"][of] for of in ("printed", "released"))
-    o4, o3, qwen, llama = "o4-mini", "o3-mini", "qwen3-235b-a22b-fp8-tput", "meta-llama-3-8b"
-    named = ("CRPS ratio", "error ratio", "worth answers")
-    crps, ratios, worths = (released.loc[of] for of in named)
-    quarters = released[o4][["in the first quarter", "the same with failures counted"]]
-    crps = [f"{crps[of]:.2f}" for of in (o4, o3, qwen, "gpt-4o", "meta-llama-3-70b", llama)]
-    assert crps == ["1.04", "1.19", "1.30", "1.98", "2.34", "7.93"]
-    assert quarters.round(3).tolist() == [0.218, 0.232] and round(ratios[llama], 1) == 7.2
-    assert worths[[o4, qwen, o3]].round(1).tolist() == [13.1, 9.4, 8.6]
-    assert not worths.drop([o4, o3, qwen]).any()
-    rates = [
-        (100 * of[[f"{who} beats 5", f"{who} beats 30"]].astype(float)).round(1).tolist()
-        for of, who in product((printed[o4], released[o4]), ("prior", "posterior"))
-    ]
-    assert rates == [[74.3, 37.8], [70.4, 50.4], [70.3, 32.4], [81.1, 51.4]]
-
-
 # Interventions: the numbers.
 
 

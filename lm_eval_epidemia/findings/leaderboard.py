@@ -306,11 +306,7 @@ def population(results: Results) -> Finding:
         for group, of in letters.groupby("group", sort=False)
     ]
     table = sort_rows(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
-    is_old = [drawn is None or drawn.uncut is None for drawn in scores["population"]]
-    old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
-    formula = "the formula before task version 3, which is too low near 100"
-    says = [f"computed with {formula}: {few(old)}"] if old else []
-    return make_finding("population", table, results.runs, instead=says)
+    return make_finding("population", table, results.runs)
 
 
 def other(results: Results) -> Finding:

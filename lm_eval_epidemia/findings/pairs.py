@@ -217,16 +217,6 @@ def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
     return {part for part in told if part.partition("=")[0] in keys}
 
 
-def wording(results: Results) -> Finding:
-    """One model asked in other wordings against the usual one, paired by task."""
-    scores, runs = comparable_scores(results), results.runs
-    worded = runs.get("wording", pd.Series("", runs.index))
-    usual = runs["model"][worded == ""]
-    beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}
-    scores = scores.assign(asked_as=drop_setting(scores["asked_as"], "wording"))
-    return _finding("wording", _find_pairs(scores, runs, beside), runs)
-
-
 def drop_setting(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
     """Return how tasks were asked, but for a setting."""
     left_out = asked_as.str.replace(rf"(?:^|; ){setting}=[^;]*", "", regex=True)

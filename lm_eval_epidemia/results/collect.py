@@ -6,8 +6,7 @@ import math
 import os
 import re
 import reprlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,7 +38,6 @@ from lm_eval_epidemia.results.decode import (
 )
 from lm_eval_epidemia.results.naming import KNOWN
 from lm_eval_epidemia.results.replicates import ENDLESS, OwnSection
-from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
@@ -279,49 +277,6 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
             if files.setdefault(os.path.realpath(file), file).is_symlink():
                 files[os.path.realpath(file)] = file
     return list(files.values())
-
-
-def join_parts(
-    files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, LeafKey], Hashable]
-) -> list[str]:
-    """Put together tasks whose prompts are spread over files of one run; return notes.
-
-    The newest file gets the whole, the others lose their parts. A ``--limit`` makes no shards.
-
-    Parameters
-    ----------
-    files : sequence of ReadFile
-        The oldest first.
-    asked_alike : callable
-        What has to agree so that two files are parts of one run.
-    """
-    parts: dict[tuple[LeafKey, Hashable], list[ReadFile]] = defaultdict(list)
-    for file in files:
-        for asked, score in file.scores.items():
-            if (
-                score.seen < 1
-                and not file.content.config.limit
-                and leaf(asked).benchmark.of_surveys
-            ):
-                parts[asked, asked_alike(file, asked)].append(file)
-    joined, notes = Counter[tuple[Path, ...]](), []
-    for (asked, _), several in parts.items():
-        paths = tuple(file.path for file in several)
-        try:
-            whole = join_shards(asked, paths) if len(several) > 1 else None
-        except EpidemiaError as error:
-            notes.append(f"{in_way(*asked)} is not put together from {len(several)} files: {error}")
-            continue
-        if whole is not None:
-            for file in several[:-1]:
-                del file.scores[asked]
-            several[-1].scores[asked] = whole._replace(date=read_number(several[-1].content.date))
-            joined[paths] += 1
-    return notes + [
-        f"{plural(number, 'task')} put together from {len(paths)} files of one run "
-        f"({few(list(map(str, paths)))})"
-        for paths, number in joined.items()
-    ]
 
 
 def describe_unread(path: Path, why: str) -> str:

@@ -20,7 +20,6 @@ from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
     ReadFile,
     describe_unread,
-    join_parts,
     read_files,
     result_files,
 )
@@ -135,17 +134,6 @@ def read_results(folders: Iterable[Path]) -> Results:
     }
     notes = [("", "unread", describe_unread(path, why)) for path, why in unread]
     notes += [("", "file", note) for file in files for note in file.notes]
-    notes += [
-        ("", "parts", note)
-        for note in join_parts(
-            files,
-            lambda file, asked: (
-                weights_of(file.content.config),
-                *sorted(settings_in(file, installed).items()),
-                _asked_as(file, asked, installed),
-            ),
-        )
-    ]
     if not any(file.scores or file.others for file in files):
         listed = to_printable(few([str(path) for path in paths]))
         lines = [f"no epidemia task is in {listed}", *(to_printable(text) for *_, text in notes)]
