@@ -123,6 +123,8 @@ class Benchmark(ABC):
     scored : bool
         Whether its tasks have a score. If not, results only describe how a model answered, and
         nothing is averaged or ranked.
+    has_samples : bool
+        Whether a task is a sample of outcomes by itself: its questions.
     of_surveys : bool
         Whether a truth is what a survey says in each cell: then errors come from the survey's
         samples, and answers are distributions that can be put beside it.
@@ -147,6 +149,7 @@ class Benchmark(ABC):
     kinds: tuple[str, ...] = ()
     predicts: bool = False
     scored: bool = True
+    has_samples: bool = False
     of_surveys: bool = False
     read_kept: Callable[[str, Any, Any], Kept] | None = None
     without_anchors: str = "has no anchors"

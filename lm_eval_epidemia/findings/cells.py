@@ -199,10 +199,10 @@ def find_asked(task: str) -> LeafKey:
     """
     if task not in list_leaves():
         raise EpidemiaError(f"no task {task!r} ({suggest(task, list_leaves())})")
-    asked = LeafKey(list_leaves()[task].entry.name, list_leaves()[task].way)
-    if asked.way not in OBSERVATION.ways:
+    known = list_leaves()[task]
+    if not known.benchmark.of_surveys:
         raise EpidemiaError(f"{task} is not about a distribution, so it has no such finding")
-    return asked
+    return LeafKey(known.entry.name, known.way)
 
 
 def cells_of(results: Results, task: str) -> Finding:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy import special
 
 from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_leaves
-from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.results.choose import KEY, join_scores
@@ -25,9 +24,7 @@ from lm_eval_epidemia.score.outcomes import (
     SMALLEST,
     Clustered,
     Layout,
-    VariancePrior,
     average_clusters,
-    moderate_variance,
     priors_from,
 )
 
@@ -145,19 +142,19 @@ def _across(of: Benchmark, both: pd.DataFrame, pool: Pool | None) -> dict[str, A
     clusters = outcomes(both)
     number = len(set(clusters))
     apart = average_clusters([*(both["value"] - both["value_other"])], clusters)
-    if of is PRIOR and len(both) == 1:
-        # Of one set of quantities these are what is sampled.
+    if of.has_samples and len(both) == 1:
         draws = difference(both["draws"][0], both["draws_other"][0])
         if draws is not None:
             number = round(min(both["seen"][0], both["seen_other"][0]) * len(draws.at))
             apart = Clustered(apart.mean, joint_error([draws]), number - 1)
     reach = min(apart.reach(CONFIDENCE), most := of.lead.high - of.lead.low)
     low = high = ratio = nearer = farther = math.nan
-    elsewhere = 0
-    on_log = pool.difference(both) if pool is not None else None
-    if on_log is not None and number >= FEWEST_ON_LOG:
-        far = on_log.reach(CONFIDENCE)
-        ratio, nearer, farther = (math.exp(on_log.mean + x) for x in (0, -far, far))
+    elsewhere, far = 0, math.nan
+    if pool is not None and number >= FEWEST_ON_LOG and "asked_as" in both:
+        runs = [both["run"].iloc[0], both["run_other"].iloc[0]]
+        apart_on_log, far = (of[0, 1] for of in pool.bounds(runs, both, CONFIDENCE))
+    if not math.isnan(far):
+        ratio, nearer, farther = (math.exp(apart_on_log + x) for x in (0, -far, far))
         # Whoever is nearer to the truth has the higher score.
         elsewhere = (farther < 1) - (nearer > 1)
     if number >= FEWEST:
@@ -355,49 +352,21 @@ class Pool:
             self._known[keys] = _ModelPairs(Layout(clusters), models, logs.to_numpy())
         return self._known[keys]
 
-    def difference(self, both: pd.DataFrame) -> Clustered | None:
-        """Mean difference of log `l1` with its moderated error over outcomes.
-
-        The variance is shrunk towards that of the pool's pairs of models that contain neither of
-        the two (`outcomes.moderate_variance`); runs of one model are not pairs. M models make
-        M (M - 1) / 2 pairs, worth only M - 1 independent ones: degrees of freedom are at
-        most M times those of a pair.
-
-        Parameters
-        ----------
-        both : DataFrame
-            Scores of two runs, paired: ``run`` and ``run_other``.
-
-        Returns
-        -------
-        Clustered or None
-            None if an `l1` is unknown, if all tasks are on one outcome, or with fewer than
-            `LEAST_PAIRS` such pairs.
-        """
-        if "asked_as" not in both:
-            return None
-        pairs, runs = self.pairs(both), (both["run"].iloc[0], both["run_other"].iloc[0])
-        if not pairs.known or not {*runs} <= pairs.rows.keys():
-            return None
-        one, other = (pairs.rows[run] for run in runs)
-        two = pairs.model[[one, other]]
-        prior = VariancePrior(*map(float, pairs.priors(*two)))
-        if math.isnan(prior.variance):
-            return None
-        freedom, d = pairs.layout.freedom, pairs.logs[one] - pairs.logs[other]
-        error = math.sqrt(float((pairs.layout.residuals(d) ** 2).sum()))
-        own = Clustered(float(d.mean()), error, freedom)
-        return moderate_variance(own, prior, (pairs.models - len({*two})) * freedom)
-
     def bounds(
         self, runs: Sequence[int], asked: pd.DataFrame, confidence: float
     ) -> tuple[Array, Array]:
-        """Judge all pairs of runs as `difference` does.
+        """Judge all pairs of runs by their mean difference of log `l1`.
+
+        The variance over outcomes is shrunk towards that of the pool's pairs of models that contain
+        neither of the two: with d0 and s0^2 of `priors`, ``(d0 s0^2 + d s^2) / (d0 + d)`` with d0 +
+        d degrees of freedom. Runs of one model are not pairs. M models make M (M - 1) / 2 pairs,
+        worth only M - 1 independent ones: degrees of freedom are at most M times those of a pair.
 
         Returns
         -------
         difference, reach : ndarray, shape (N, N)
-            Mean difference of log `l1`, and half its interval; NaN if `difference` is None.
+            The mean difference, and half its interval; NaN if an `l1` is unknown, if all tasks are
+            on one outcome, or with fewer than `LEAST_PAIRS` such pairs.
         """
         pairs = self.pairs(asked)
         difference, reach = np.full((2, len(runs), len(runs)), math.nan)

@@ -17,7 +17,6 @@ from lm_eval_epidemia.benchmarks import (
     list_leaves,
     list_unions,
 )
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS
@@ -40,6 +39,7 @@ from lm_eval_epidemia.findings.references import (
     score_known,
     score_population,
 )
+from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
@@ -107,9 +107,8 @@ def _means(results: Results) -> pd.DataFrame:
     means = average(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
     means["silent"] = is_silent(means)
     placed = _ranks(results, known, means)
-    standings_of = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
-    for name in ("best", "worst", "shared", "among"):
-        means[f"rank_{name}"] = [getattr(of, name) or math.nan for of in standings_of]
+    ranks = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
+    means = means.join(pd.DataFrame(ranks, columns=[*Standing._fields]).add_prefix("rank_"))
     means["rank"] = [_rank(row) for row in means.itertuples()]
     means = means.join(_differ(results, known).rename("differ"), on=by)
     digits = means["group"].map(lambda group: list_groups()[group].digits).astype(float)
@@ -161,7 +160,7 @@ def _ranks(
 def pool_of(results: Results) -> Pool:
     """Return what judges differences in log `l1`."""
     noise = {task: noise_of(truth) for task, truth in _truths(results.scores).items()}
-    own = results.scores[results.scores["run"].map(results.runs["kind"]) != "published"]
+    own = own_scores(results)
     return Pool(own.assign(model=own["run"].map(results.runs["model"])), noise)
 
 
@@ -262,9 +261,8 @@ SCALES: dict[str, Callable[[float, Anchors], float]] = {
 
 def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
-    scores, by = add_references(results), ["run", "group"]
-    own = scores["run"].map(results.runs["kind"]) != "published"
-    scores = scores[own & scores["value"].notna()]
+    by, scores = ["run", "group"], add_references(results)
+    scores = own_scores(results._replace(scores=scores[scores["value"].notna()]))
     truths = _truths(scores)
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
@@ -297,9 +295,7 @@ def population(results: Results) -> Finding:
     table = population_mean(scores, ["run", "group"])
     scores = scores[scores[POPULATION].notna()]
     # Written answers are rounded and drawn ones are few: even who knows would score lower.
-    letters = scores[
-        (scores["way"] == OBSERVATION.plain.name) & scores["task"].isin({*store.list_available()})
-    ]
+    letters = scores[(scores["way"] == "letters") & scores["task"].isin({*store.list_available()})]
     knows = [
         {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent", "group": group}
         | score_population({*of["task"]})

@@ -32,6 +32,7 @@ class Priors(Benchmark):
     says = "Share of quantities on which stated priors beat five real answers"
     digits = 3
     kinds = respondents.KINDS
+    has_samples = True
     without_anchors = (
         "asks for a model's priors about quantities, and has no anchors; 'epidemia quantities "
         "list {task}' prints the true values"
