@@ -12,9 +12,10 @@ from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, othe
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import find, people
-from lm_eval_epidemia.findings.countries import countries_of, map_of
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings import single_groups as people
 from lm_eval_epidemia.findings.scales import calibration, order_bias
+from lm_eval_epidemia.findings.single_groups import countries_of, map_of
 from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
 from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
