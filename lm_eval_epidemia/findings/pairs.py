@@ -82,11 +82,8 @@ def sort_compared(listed: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(group for group in listed if " + " in group), *single]
 
 
-def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
-    """Every two runs that were asked in the same way, over their common tasks.
-
-    With more than `most` runs only neighbours in rank are compared.
-    """
+def pairs(results: Results) -> Finding:
+    """Every two runs that were asked in the same way, over their common tasks."""
     both: list[Pair] = []
     scores = comparable_scores(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
@@ -97,7 +94,9 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
         mine, how = dict([*of.groupby("run", sort=False)]), label_asking(of)
         for _, runs in how.groupby(how, sort=False):
             best = means[runs.index].sort_values(kind="stable").index
-            for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
+            for one, other in (
+                pairwise(best) if len(best) > MOST_PAIRS_OF else combinations(best, 2)
+            ):
                 row = {"run": one, "other": results.runs["name"][other], "group": group}
                 both.append((row, mine[one], mine[other]))
     return _finding("pairs", both, results.runs, pool_of(results))

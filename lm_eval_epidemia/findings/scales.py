@@ -24,13 +24,11 @@ from lm_eval_epidemia.benchmarks.observation.apart import (
 )
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, simulate_answers
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import (
     AnsweredGroup,
     add_known,
     collect_answers,
-    find_asked,
     group_answers,
 )
 from lm_eval_epidemia.findings.finding import Finding, make_finding
@@ -108,7 +106,7 @@ BINS = 20
 
 def letters(results: Results) -> Finding:
     """One line per run on its letters: distance from calibration, order bias, choice mass."""
-    made, left_out = _by_letter(results)
+    made, left_out = collect_answers(results, _is_by_letter)
     curve = _curve(_density(made))
     curve["calibration_error"] = (curve["q"] - curve["p"]).abs() * curve["share"]
     table = curve.groupby("run", sort=False)[["calibration_error"]].sum()
@@ -119,16 +117,10 @@ def letters(results: Results) -> Finding:
     return make_finding("letters", table, results.runs, left_out)
 
 
-def calibration(results: Results, task: str = "") -> Finding:
+def calibration(results: Results) -> Finding:
     """Answers by letter against true probabilities: a reliability curve and the density of both.
 
     Tasks have equal weight, cells their share of the population, answers of a cell equal weight.
-
-    Parameters
-    ----------
-    results : Results
-    task : str, optional
-        The lm-eval name of the only task.
 
     Returns
     -------
@@ -137,7 +129,7 @@ def calibration(results: Results, task: str = "") -> Finding:
         ``p``, and the bin's ``share`` of the weight. Rows of the ``density``: a bin of both, from
         ``q`` to ``q2`` and from ``p`` to ``p2``. Shares sum to 1.
     """
-    made, left_out = _by_letter(results, task)
+    made, left_out = collect_answers(results, _is_by_letter)
     density = _density(made)
     bins = density.groupby(["run", "bin", "bin_p"], as_index=False)["share"].sum()
     ends = {"q": bins["bin"], "q2": bins["bin"] + 1, "p": bins["bin_p"], "p2": bins["bin_p"] + 1}
@@ -148,16 +140,9 @@ def calibration(results: Results, task: str = "") -> Finding:
     return make_finding("calibration", rows, results.runs, left_out)
 
 
-def order_bias(results: Results, task: str = "") -> Finding:
-    """Probability of each displayed position, relative to uniform, by number of answers.
-
-    Parameters
-    ----------
-    results : Results
-    task : str, optional
-        The lm-eval name of the only task.
-    """
-    made, left_out = _by_letter(results, task)
+def order_bias(results: Results) -> Finding:
+    """Probability of each displayed position, relative to uniform, by number of answers."""
+    made, left_out = collect_answers(results, _is_by_letter)
     shares = pd.DataFrame(
         [
             (run, len(own.by_position), letter, share)
@@ -172,14 +157,8 @@ def order_bias(results: Results, task: str = "") -> Finding:
     return make_finding("order-bias", rows, results.runs, left_out)
 
 
-def _by_letter(
-    results: Results, task: str = ""
-) -> tuple[dict[tuple[int, LeafKey], TaskAnswers], list[str]]:
-    """Read the answers to all tasks, or to one, which must be asked by letter."""
-    only = find_asked(task) if task else None
-    if only and only.way != "letters":
-        raise EpidemiaError(f"{task} is not asked by letters, so it has no such finding")
-    return collect_answers(results, lambda asked: asked.way == "letters" and only in (None, asked))
+def _is_by_letter(asked: LeafKey) -> bool:
+    return asked.way == "letters"
 
 
 def _density(made: dict[tuple[int, LeafKey], TaskAnswers]) -> pd.DataFrame:

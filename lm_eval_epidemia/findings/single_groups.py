@@ -222,17 +222,11 @@ def _agreement(tasks: list[tuple[Part, of_years.Years, Array]]) -> float:
     return float(np.mean(of_tasks)) if of_tasks else math.nan
 
 
-def course(results: Results, task: str = "") -> Finding:
+def course(results: Results) -> Finding:
     """Answers over the years beside the truth: of every outcome the one that changes most.
 
     Of several tasks on an outcome, the one with the fewest conditions counts; other conditions than
     the year are averaged.
-
-    Parameters
-    ----------
-    results : Results
-    task : str, optional
-        The lm-eval name of the only task, of which all answers are in the table.
 
     Returns
     -------
@@ -240,10 +234,7 @@ def course(results: Results, task: str = "") -> Finding:
         A row per answer, respondent and year: ``value``. The truth's own rows (``kind`` is
         ``survey``) have the ends of an interval where the year is the only condition.
     """
-    only = find_asked(task) if task else None
-    groups, left_out = group_answers(
-        results, lambda asked: YEAR in _given(asked) and only in (None, asked), years_of
-    )
+    groups, left_out = group_answers(results, lambda asked: YEAR in _given(asked), years_of)
     asked_of = dict.fromkeys(asked for group in groups for asked in group.tasks)
     fewest: dict[Any, LeafKey] = {}
     for asked in sorted(asked_of, key=lambda asked: len(_given(asked))):
@@ -259,7 +250,7 @@ def course(results: Results, task: str = "") -> Finding:
         series = leaf(asked).entry.title + ": " + of["answer"]
         whose = {"group": leaf(asked).group, "task": in_way(*asked)}
         of = of.assign(series=series, year=of["level"].astype(int), **whose)
-        parts.append(of if task else of[of["place"] == moved])
+        parts.append(of[of["place"] == moved])
     table = pd.concat(parts, ignore_index=True) if parts else []
     return make_finding("course", table, results.runs, left_out)
 
@@ -317,14 +308,10 @@ def people(results: Results) -> Finding:
             outcome = find_task(asked.task).outcome
             truth, answer = 100 * float(part.p[0, 0]), 100 * float(told.q[0, 0])
             row = {"question": outcome.replace("_", " "), "truth": truth, "answer": answer}
-            row |= {
-                "off": float(measure_error(outcome, truth, answer)),
-                "also": ALSO.get(outcome, math.nan),
-            }
+            row |= {"off": float(measure_error(outcome, truth, answer))}
+            row |= {"also": ALSO.get(outcome, math.nan)}
             single.append(row | {"beaten": count_beaten(outcome, truth, answer)})
-        means = {
-            name: math.fsum(row[name] for row in single) / len(single) for name in ("off", "beaten")
-        }
+        means = {of: math.fsum(row[of] for row in single) / len(single) for of in ("off", "beaten")}
         line = fit_tilt([*group.tasks.values()])
         rows.append(group.row | means | {"slope": line.slope, "tilt": line.tilt})
         rows += [group.row | {"tasks": 1} | row for row in single]

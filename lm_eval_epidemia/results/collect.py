@@ -196,8 +196,7 @@ def _score(read: ReadFile, asked: LeafKey, row: Mapping[str, Any]) -> TaskScore:
         for metric, x in numbers.items()
         if metric != leading and "stderr" not in metric
     }
-    value, date = numbers.get(leading, math.nan), read_number(read.content.date)
-    return TaskScore(value, at, more, draws.get(POPULATION), read.path, said, date)
+    return TaskScore(numbers.get(leading, math.nan), at, more, draws.get(POPULATION), said)
 
 
 def _read_kept(
@@ -277,11 +276,3 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
             if files.setdefault(os.path.realpath(file), file).is_symlink():
                 files[os.path.realpath(file)] = file
     return list(files.values())
-
-
-def describe_unread(path: Path, why: str) -> str:
-    """Say that a file cannot be read."""
-    return (
-        f"{path} is not a result file of lm-eval and was left out ({why}): copy it again from its "
-        "source, or run that evaluation again"
-    )

@@ -49,22 +49,16 @@ class TaskScore(NamedTuple):
         All the others, by name.
     population : Draws or None
         Draws of the metric `POPULATION`.
-    source : Path
-        The result file.
     said : object or None
         The answer to each prompt, if kept: `Kept.answers`, or a line to be read; None if the
         questions were made from a truth other than the installed one.
-    date : float
-        Start of the result file's run, in seconds of Unix time; NaN if unknown.
     """
 
     value: float
     draws: Draws | None = None
     metrics: Mapping[str, float] = {}
     population: Draws | None = None
-    source: Path = Path()
     said: Any = None
-    date: float = math.nan
 
     @property
     def seen(self) -> float:
