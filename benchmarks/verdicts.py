@@ -53,8 +53,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, compare_scores
-from lm_eval_epidemia.findings.pool import Pool, noise_of
+from lm_eval_epidemia.findings.compare import CONFIDENCE, HERE, Pool, compare_scores, noise_of
 from lm_eval_epidemia.results.decode import POPULATION
 from lm_eval_epidemia.score.score import anchors, scale_distance, zero_distance
 

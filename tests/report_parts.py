@@ -12,7 +12,7 @@ from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.pool import Pool
+from lm_eval_epidemia.findings.compare import Pool
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.score import Anchors
 

@@ -24,7 +24,8 @@ COMMANDS = {
     "survey.txt": "report docs/results/real-model --show survey",
     "population.tex": "report docs/results/real-model --show population --format latex",
     "leaderboard.csv": "report docs/results/real-model --format csv",
-    "wording.csv": "report docs/results/wording --show wording --format csv",
+    "wordings.csv": "report docs/results/real-model docs/results/wording --show wordings "
+    "--format csv",
     "ways.txt": "compare docs/results/real-model",
     "two-models.txt": "compare 'SmolLM2-135M-Instruct +distributions-lora' "
     "'SmolLM2-135M-Instruct +answers-4000-lora' docs/results/finetuning",

@@ -21,7 +21,7 @@ from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.findings.versus import _find_side, compare_models
-from lm_eval_epidemia.report.versus import LINES
+from lm_eval_epidemia.report.screen import LINES
 from lm_eval_epidemia.results.documents import answered_in
 from lm_eval_epidemia.results.read import read_results
 
@@ -311,10 +311,11 @@ def test_wordings_are_paired_by_task_where_nothing_else_differs(tmp_path):
     # Another model's, and with examples: these have no usual one beside them.
     for model, more in (("other", {}), ("m", {"fewshot": 2})):
         write(tmp_path / model, {HEROIN: (90.0, 1.0)}, model, metadata={**bare, **more})
-    found = table("wording", tmp_path)[["model", "settings", "other", "tasks", "difference"]]
-    assert found.to_numpy().tolist() == [["m", "bare wording", "m", 2, (10 + 2) / 2]]
+    found = table("wordings", tmp_path)[["model", "wording", "tasks", "score"]].fillna(0)
+    expected = [["m", "usual", 2, 30.0], ["m", "bare", 2, 36.0], ["m", "all", 2, 0.0]]
+    assert found.to_numpy().tolist() == expected
     shown = command("compare", tmp_path)
-    assert "One model in two wordings" in shown and "+6.0" in shown
+    assert "One model in several wordings" in shown and "36.0" in shown
 
 
 def test_pairs_by_hand(tmp_path):

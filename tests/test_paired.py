@@ -1,6 +1,7 @@
 """Paired differences over documents: errors by explicit formulas, tests by other libraries."""
 
 import math
+from collections import namedtuple
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from lm_eval.api.metrics import unweighted_mean_stderr
 from scipy import integrate, linalg, stats
 
 from lm_eval_epidemia.findings.documents import Matched, _compared
-from lm_eval_epidemia.report.versus import _of_documents, _range, p_value
+from lm_eval_epidemia.report.screen import _of_documents, _range, p_value
 from lm_eval_epidemia.results.documents import MetricKey
 from lm_eval_epidemia.score import outcomes
 from lm_eval_epidemia.score.outcomes import (
@@ -152,11 +153,12 @@ def test_p_values_and_intervals_have_more_digits_at_the_edge():
 # Tests over outcomes: CR2 and Satterthwaite's degrees of freedom, the prior, the moderated t.
 
 
+Prior = namedtuple("Prior", "freedom variance")
+
+
 def prior_of(variances, freedom):
     logs = np.log(variances)
-    return outcomes.VariancePrior(
-        *map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom))
-    )
+    return Prior(*map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom)))
 
 
 #: Tasks by outcome: those of `epidemia_joint`, of low and high together, equal ones, two.
@@ -241,19 +243,3 @@ def test_variances_that_differ_by_chance_alone_have_one_value():
     # A chi-square of 3 over 3 has E log = digamma(1.5) - log(1.5) = 0.03649 - 0.40547 = -0.36898.
     expected = math.exp(np.log([1.0, 1.1, 0.9]).mean() + 0.36898)
     assert prior.variance == pytest.approx(expected, rel=1e-5)
-
-
-def test_a_moderated_error_lies_between_its_own_and_the_prior():
-    """(6 * 4 + 3 * 1) / 9 = 3 with 9 degrees of freedom."""
-    own = outcomes.Clustered(1.0, 1.0, 3.0)
-    assert outcomes.moderate_variance(own, outcomes.VariancePrior(6.0, 4.0)) == pytest.approx(
-        (1.0, math.sqrt(3), 9.0)
-    )
-    assert (
-        outcomes.moderate_variance(own, outcomes.VariancePrior(6.0, 4.0), most=5.0).freedom == 5.0
-    )
-    assert outcomes.moderate_variance(own, outcomes.VariancePrior(math.inf, 4.0), most=18.0) == (
-        1.0,
-        2.0,
-        18.0,
-    )

@@ -11,10 +11,9 @@ from lm_eval_epidemia.benchmarks.observation import places
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known
-from lm_eval_epidemia.findings.countries import places as finding
-from lm_eval_epidemia.findings.countries import regions
-from lm_eval_epidemia.findings.task import curve, distribution
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, curve, distribution
+from lm_eval_epidemia.findings.single_groups import places as finding
+from lm_eval_epidemia.findings.single_groups import regions
 from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import read_results
 from lm_eval_epidemia.score import score as scoring

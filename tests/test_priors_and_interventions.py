@@ -15,12 +15,17 @@ from report_parts import by, rewritten
 from scipy import stats
 
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, graph, questions
-from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects, measure_change
+from lm_eval_epidemia.benchmarks.intervention.metrics import (
+    grade_effects,
+    measure_change,
+    read_said,
+)
 from lm_eval_epidemia.benchmarks.prior import judged, metrics
 from lm_eval_epidemia.benchmarks.prior.quantities import families, quantity, store
 from lm_eval_epidemia.cli.report import read_runs
-from lm_eval_epidemia.findings import compare, find, interventions, parts, priors
-from lm_eval_epidemia.results import naming, published, replicates
+from lm_eval_epidemia.findings import compare, find, interventions, priors
+from lm_eval_epidemia.findings.finding import ALIKE_NOTE
+from lm_eval_epidemia.results import naming, published
 from lm_eval_epidemia.score import estimates, joint
 
 PRIOR, NHANES = "epidemia_prior", "epidemia_prior_nhanes"
@@ -210,34 +215,6 @@ def test_other_ways_have_the_same_tables(runs, seen):
         assert one.value == pytest.approx(share), family
 
 
-# The published models.
-
-
-def test_what_the_paper_prints_stands_beside_what_was_asked(results):
-    table = find("published-priors")(results).table
-    here = by(table.query("asked == 'direct'"), "model", "measure", of="here")
-    ratio = judged.mean_of(said_by(results, CALIBRATED).dropped.ratio)
-    assert here[f"epidemia-baseline kind={CALIBRATED}", "error ratio"] == pytest.approx(ratio)
-    sets = table.query("asked == ''").pivot(index=["set", "measure"], columns="model")
-    one = sets.xs("o4-mini", axis=1, level="model").loc["glassdoor", "prior beats 30"]
-    assert (one["printed"], one["released"]) == ("0.087", 0.022) and math.isnan(one["here"])
-    printed, released = (sets.loc["nhanes"][of] for of in ("printed", "released"))
-    o4, o3, qwen, llama = "o4-mini", "o3-mini", "qwen3-235b-a22b-fp8-tput", "meta-llama-3-8b"
-    named = ("CRPS ratio", "error ratio", "worth answers")
-    crps, ratios, worths = (released.loc[of] for of in named)
-    quarters = released[o4][["in the first quarter", "the same with failures counted"]]
-    crps = [f"{crps[of]:.2f}" for of in (o4, o3, qwen, "gpt-4o", "meta-llama-3-70b", llama)]
-    assert crps == ["1.04", "1.19", "1.30", "1.98", "2.34", "7.93"]
-    assert quarters.round(3).tolist() == [0.218, 0.232] and round(ratios[llama], 1) == 7.2
-    assert worths[[o4, qwen, o3]].round(1).tolist() == [13.1, 9.4, 8.6]
-    assert not worths.drop([o4, o3, qwen]).any()
-    rates = [
-        (100 * of[[f"{who} beats 5", f"{who} beats 30"]].astype(float)).round(1).tolist()
-        for of, who in product((printed[o4], released[o4]), ("prior", "posterior"))
-    ]
-    assert rates == [[74.3, 37.8], [70.4, 50.4], [70.3, 32.4], [81.1, 51.4]]
-
-
 # Interventions: the numbers.
 
 
@@ -273,7 +250,7 @@ def test_the_shortcut_test_pairs_kappa_1_with_kappa_0_of_the_same_samples(result
     values = {("kappa = 0", 1.0), ("kappa = 1", 0.0), ("difference", -1.0)}
     assert {*zip(rows["part"], rows["value"], strict=True)} == values
     # All samples say so: that tells of no error.
-    assert rows["error"].isna().all() and finding.note.endswith(parts.ALIKE_NOTE)
+    assert rows["error"].isna().all() and finding.note.endswith(ALIKE_NOTE)
     monkeypatch.setattr(interventions, "FOUND", said.value)
     yes, no = by_hand(RANDOM, "mediation", "B", "AB", "AC"), by_hand(RANDOM, "mediation", "B", "BC")
     one = row_of(find("shortcut")(results).table, NOISY, "difference", "mediation, do(B)")
@@ -340,7 +317,7 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     right = [1 if prompt.right else -1 for prompt in questions.make_questions(RANDOM).prompts]
     words = " ".join("?" if i % 10 == 0 else str(x) for i, x in enumerate(right))
     scores = scores_of(results, "noise=0.7", "intervention", RANDOM).copy()
-    scores["way"], scores["said"] = "intervention_written", [replicates.read_said(words, 450, True)]
+    scores["way"], scores["said"] = "intervention_written", [read_said(words, 450, True)]
     written = results._replace(scores=scores)
     rows = by(find("interventions")(written).table.query("asked == ''"), "part")
     assert rows["not read"] == pytest.approx(0.1) and rows["accuracy"] < 0.9
@@ -348,7 +325,7 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     # Signs are no log-odds.
     assert find("notices")(written).table.empty
     with pytest.raises(ValueError, match="expected 1, -1, - and"):
-        replicates.read_said("1 -1 2", 3, written=True)
+        read_said("1 -1 2", 3, written=True)
 
 
 # What is read.
@@ -458,7 +435,7 @@ def test_a_part_of_a_task_is_said_of_what_was_asked(tmp_path_factory, tmp_path):
     board = find("leaderboard")(results).table.query("group == @PRIOR").iloc[0]
     assert (one["value"], one["error"]) == pytest.approx((board["value"], board["error"]), rel=1e-3)
     assert one["samples"] == len(known.stated.a) == 10
-    said = replicates.read_said("9.8 -3.1 ? - 0", 5, written=False)
+    said = read_said("9.8 -3.1 ? - 0", 5, written=False)
     assert said.asked.tolist() == [True, True, True, False, True]
     assert said.odds.tolist() == pytest.approx([9.8, -3.1, math.nan, math.nan, 0], nan_ok=True)
 

@@ -1,6 +1,5 @@
 """What is read of result files: runs and their settings, other tasks, and what is held against."""
 
-import json
 import math
 from itertools import product
 
@@ -23,10 +22,8 @@ from lm_eval_epidemia.results.choose import (
     conditions_of,
     keep_where,
     model_size,
-    pick_runs,
 )
 from lm_eval_epidemia.results.read import read_results
-from lm_eval_epidemia.score.joint import own_errors
 
 WHOLE, CUT = (
     {"score,none": 50.0, "score_stderr,none": 1.0, "l1,none": 0.1, "seen,none": seen}
@@ -150,26 +147,13 @@ def test_models_are_compared_within_one_dtype(tmp_path):
         write(folder, {COCAINE: (score, 1.0)}, config=config)
         bare = {"config": config, "metadata": {"wording": "bare"}}
         write(folder / "bare", {COCAINE: (score - 1, 1.0)}, **bare)
-    assert [*table("wording", tmp_path)["difference"]] == [-1.0] * 4
+    between = table("wordings", tmp_path)["between"].dropna()
+    assert [*between] == pytest.approx([math.sqrt(0.5)] * 4)
     assert [*table("versions", tmp_path)["difference"]] == [15.0] * 4
     tuned = {"pretrained": "x/Small", "peft": "x/adapter"}
     write(tmp_path / "tuned", {COCAINE: (50.0, 3.0)}, config=run_as(dtype="bfloat16", **tuned))
     runs = read_runs([tmp_path]).runs
     assert [*runs["dtype"][runs["base"].dropna()]] == ["bfloat16"]
-
-
-def test_the_run_that_answered_most_stands_for_its_model_then_the_newest(tmp_path):
-    write(tmp_path / "b", {COCAINE: (60.0, 3.0)}, date=2.0, config=run_as(dtype="float32"))
-    for tasks, date, limit, stands in (
-        (ONE, 1.0, {}, "float32"),
-        ({**ONE, AGE_SEX: (1.0, 1.0)}, 1.0, {}, "bfloat16"),
-        # A tenth of two tasks is less than one.
-        ({COCAINE: CUT, AGE_SEX: CUT}, 3.0, {"limit": 10.0}, "float32"),
-    ):
-        write(tmp_path / "a", tasks, date=date, config={**HALF, **limit})
-        results = read_results([tmp_path])
-        (run,) = pick_runs(results)
-        assert results.runs["settings"][run] == stands
 
 
 def test_other_tasks_become_columns(tmp_path):
@@ -278,31 +262,3 @@ def test_the_reference_of_another_task_version_is_what_was_run_of_it(tmp_path):
     # That of today is computed.
     assert found["averages"][""] != 42 and found["guesses"][""] == 0
     assert table("leaderboard", tmp_path / "2")["averages"].isna().all()
-
-
-def test_parts_of_a_task_in_several_files_of_a_run_are_one_result(tmp_path, tmp_path_factory):
-    """As the jobs of a cluster leave them; a run with noise is another one, whatever it asked."""
-
-    def run(name, kind="noisy,noise=0.5", **asked):
-        how = {"model_args": f"kind={kind}", **asked}
-        return copied_run(tmp_path_factory, tmp_path / name, [COCAINE], **how)
-
-    run("whole")
-    first = run("parts/0", samples={COCAINE: [*range(5)]})
-    later = run("parts/1", samples={COCAINE: [*range(5, 22)]})
-    run("parts/other", "truth", samples={COCAINE: [0, 1]})
-    (once,) = read_results([tmp_path / "whole"]).scores.to_dict("records")
-    results = read_results([parts := tmp_path / "parts"])
-    joined = results.scores.sort_values("seen").iloc[-1].to_dict()
-    assert all(joined[key] == once[key] for key in ("asked_as", "seen", "l1", "value"))
-    # A result file has draws with six decimals.
-    errors = own_errors([joined["draws"], once["draws"]])
-    assert errors[0] == pytest.approx(errors[1], abs=1e-5)
-    assert "1 task put together from 2 files of one run" in " ".join(results.notes["text"])
-    first, later = (next(part.rglob("samples_*")) for part in (first, later))
-    doubled = json.loads(first.read_text().splitlines()[0])
-    doubled["filtered_resps"] = [["-0.1", "True"], ["-3.0", "False"]]
-    later.write_text(later.read_text() + json.dumps(doubled) + "\n")
-    for says in ("answers prompts of the others in another way", "has no samples: run its part"):
-        assert says in " ".join(read_results([parts]).notes["text"])
-        first.unlink(missing_ok=True)

@@ -12,9 +12,9 @@ from lm_eval_epidemia.api import calibration_line, joint_error, load_truth, othe
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import find, people
-from lm_eval_epidemia.findings.calibration import calibration, order_bias
-from lm_eval_epidemia.findings.countries import countries_of, map_of
+from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings import single_groups as people
+from lm_eval_epidemia.findings.single_groups import countries_of, map_of
 from lm_eval_epidemia.report.charts import DIVERGING, SHADES, shapes
 from lm_eval_epidemia.report.figures import save
 from lm_eval_epidemia.results.read import read_results
@@ -83,9 +83,6 @@ def test_lines_of_a_group_and_of_its_tasks(noisy):
     assert [over[name] for name in names] == pytest.approx([*expected], abs=1e-4)
     for task, q in BELIEFS.items():
         assert rows.slope[task] == pytest.approx(calibration_line({task: q}).slope, abs=1e-4)
-    # Letters, of one task.
-    assert {*order_bias(noisy, BINARY).table["answers"]} == {2}
-    assert 0 < len(calibration(noisy, BINARY).table) < len(calibration(noisy).table)
 
 
 def test_drawn_answers_are_left_out(runs):

@@ -226,25 +226,6 @@ def test_a_card_holds_any_label():
     assert [len(re.findall(r"(?<!\\)\|", row.replace("\\\\", ""))) for row in rows] == [6, 6]
 
 
-def test_the_method_page_tells_association_from_confounding(made):
-    """Shares recomputed from the truth that ships, written out anew."""
-    truth = store.load_truth("epidemia_extra_nhis_high_blood_pressure_by_age_race", state="shipped")
-    cells = pd.DataFrame(truth.given, columns=["age", "race"])
-    cells = cells.assign(p=truth.p[:, 0], people=truth.weights)
-    everybody = cells.groupby("age", sort=False)["people"].sum()
-    races = [cells[cells["race"] == race].set_index("age") for race in ("White", "Hispanic")]
-    overall = [np.average(of["p"], weights=of["people"]) for of in races]
-    alike = [np.average(of["p"], weights=everybody[of.index]) for of in races]
-    rows = rows_of(made.site / "method.html", 'id="confounding"')
-    (_, first), *ages, (_, last) = rows.items()
-    for row, (white, hispanic) in ((first, overall), (last, alike)):
-        shares = [f"{100 * share:.1f} %" for share in (white, hispanic)]
-        assert row[:3] == [*shares, f"{100 * (white - hispanic):+.1f}"]
-    assert [age for age, _ in ages] == [*everybody.index]
-    # The example is one: what is left is small beside what there was.
-    assert overall[0] - overall[1] > 0.05 > 5 * abs(alike[0] - alike[1])
-
-
 def test_every_effect_of_an_intervention_has_prompts_and_answers_beside_what_is_right(made):
     """Retrieval says yes again where V is no longer reached; so does target, but for do(V)."""
     page = made.site / "interventions.html"

@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.written import ask_until_read, choose_reply
-from lm_eval_epidemia.report.site import replies
+from lm_eval_epidemia.report.site import models
 from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.read import read_results
 
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_is_asked_again_and_every_try_is_kept(server, tmp_pa
     results = read_results([tmp_path / "several", tmp_path / "once"])
     assert {*results.scores["asked_as"]} == {"limit=5", f"limit=5; tries={TRIES}"}
     for run, number in results.runs["tries"].items():
-        (kept,) = replies.of_models(keep_runs(results, [run])).values()
+        (kept,) = models.collect_replies(keep_runs(results, [run])).values()
         assert (kept["number"], kept["unread"]) == (len(NEEDED), 1 if number else 3)
         assert kept["shown"][0]["reply"] == f"{MUMBLED} 1"
 

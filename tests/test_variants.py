@@ -25,8 +25,8 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
+from lm_eval_epidemia.findings.pairs import PERMUTATIONS, permutation_p
 from lm_eval_epidemia.findings.references import score_known
-from lm_eval_epidemia.findings.wordings import PERMUTATIONS, permutation_p
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched
 from lm_eval_epidemia.results.read import read_results

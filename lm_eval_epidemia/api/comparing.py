@@ -79,7 +79,7 @@ def compare(
     """
     look()
     from lm_eval_epidemia.findings.versus import compare_models
-    from lm_eval_epidemia.report.versus import describe_versus
+    from lm_eval_epidemia.report.screen import describe_versus
     from lm_eval_epidemia.results.choose import drop_uninformative as keep_informative
     from lm_eval_epidemia.results.read import read_results
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -73,6 +73,23 @@ class Measurement(NamedTuple):
     kept: str = ""
 
 
+class Kept(NamedTuple):
+    """What the line that results keep of a task says.
+
+    Attributes
+    ----------
+    answers : object
+    numbers : mapping of str to float
+        The metrics that these answers give, the primary one among them.
+    draws : Draws or None
+        Of the headline metric, if that is not the primary one.
+    """
+
+    answers: Any
+    numbers: Mapping[str, float]
+    draws: Draws | None = None
+
+
 class Benchmark(ABC):
     """A benchmark: what is measured, in which ways of asking.
 
@@ -106,6 +123,14 @@ class Benchmark(ABC):
     scored : bool
         Whether its tasks have a score. If not, results only describe how a model answered, and
         nothing is averaged or ranked.
+    has_samples : bool
+        Whether a task is a sample of outcomes by itself: its questions.
+    of_surveys : bool
+        Whether a truth is what a survey says in each cell: then errors come from the survey's
+        samples, and answers are distributions that can be put beside it.
+    read_kept : callable, optional
+        From a line, the truth and the way to `Kept`; ValueError, with the reason, if `measure`
+        does not keep such a line. None if lines are read when a finding asks for them.
     without_anchors : str
         If the benchmark has no anchors: the message after a group's name, with ``{task}`` and
         ``{way}``. Empty if it has anchors.
@@ -124,6 +149,9 @@ class Benchmark(ABC):
     kinds: tuple[str, ...] = ()
     predicts: bool = False
     scored: bool = True
+    has_samples: bool = False
+    of_surveys: bool = False
+    read_kept: Callable[[str, Any, Any], Kept] | None = None
     without_anchors: str = "has no anchors"
 
     @abstractmethod

@@ -96,7 +96,7 @@ def _print(compared: Any, format: str) -> None:
     import pandas as pd
 
     from lm_eval_epidemia.report.render import render
-    from lm_eval_epidemia.report.versus import describe_versus
+    from lm_eval_epidemia.report.screen import describe_versus
 
     to: Any = format
     for note in dict.fromkeys(compared.notes):
@@ -120,7 +120,7 @@ def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) ->
     from lm_eval_epidemia.findings import find
     from lm_eval_epidemia.report.render import render
 
-    findings = [find(name)(results) for name in ("side-by-side", "ways", "wording")]
+    findings = [find(name)(results) for name in ("side-by-side", "ways", "wordings")]
     filled = [of for of in findings if len(of.table)]
     runs = results.runs
     scored = [*dict.fromkeys(results.scores["run"])]

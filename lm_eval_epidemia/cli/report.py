@@ -72,7 +72,7 @@ def read_pairs(option: str, given: list[str] | None, form: str) -> list[tuple[st
 
 def print_notes(results: Any) -> Any:
     """Print the notes on results to stderr."""
-    from lm_eval_epidemia.findings.notes import list_notes
+    from lm_eval_epidemia.findings.leaderboard import list_notes
 
     for note in list_notes(results):
         print(f"note: {note}", file=sys.stderr)

@@ -20,7 +20,6 @@ from lm_eval_epidemia.benchmarks import (
     list_leaves,
     list_unions,
 )
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.finding import Finding, columns_of
@@ -110,7 +109,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     tested["most"] = tested.groupby("asked_as")["seen"].transform("max")
     keys = {"silent": True, "published": True, "most": False, "asked_as": True, "seen": False}
     tested = tested.round({"seen": 6}).sort_values([*keys], ascending=[*keys.values()])
-    shown, is_survey = tested[:most], benchmark is OBSERVATION
+    shown, is_survey = tested[:most], benchmark.of_surveys
     # Who is held against any run has rows of its own.
     known = known[~known["model"].isin(KNOWN)] if is_survey else known
     room = max(2, most - len(shown))
@@ -217,7 +216,7 @@ def _finding(
         notes.append(f"than next: paired comparison with the run in the next row ({over}).")
     others = list_others(results).rename(columns={"other": "group"})
     others = others[others["run"].isin(shown.index)]
-    if benchmark is OBSERVATION and len(others):
+    if benchmark.of_surveys and len(others):
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
         table = pd.concat([table, others.join(whose, on="run")], ignore_index=True)
     if benchmark.predicts:
@@ -276,7 +275,7 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
             if leaf.benchmark.predicts
         )
         return f"{run['model']}: predicted to get {predicted} of 100 in full runs."
-    if benchmark is not OBSERVATION:
+    if not benchmark.of_surveys:
         told = f"{benchmark.says[0].lower()}{benchmark.says[1:]} {of['value'][listed[0]]:.2f}"
         known = rows[rows["model"].isin(KNOWN) & (rows["group"] == listed[0])]
         others = "".join(

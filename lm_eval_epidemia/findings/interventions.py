@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
-from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, grade_effects
+from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, RecordedAnswers, grade_effects
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     TASKS,
     DoPair,
@@ -26,11 +26,9 @@ from lm_eval_epidemia.benchmarks.intervention.questions import (
     make_questions,
 )
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
-from lm_eval_epidemia.findings.finding import Finding
-from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
+from lm_eval_epidemia.findings.finding import Finding, in_parts, part_rows, to_estimate
 from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.replicates import RecordedAnswers
 from lm_eval_epidemia.score.estimates import (
     Estimate,
     average,

@@ -1,20 +1,26 @@
-"""Who knows the world best: means of groups and of any part of them, ranked."""
+"""Who knows the world best: means of groups and of any part of them, ranked; and notes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import find_groups, in_way, list_groups, list_leaves, list_unions
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
+from lm_eval_epidemia.benchmarks import (
+    describe_union,
+    find_groups,
+    in_way,
+    list_groups,
+    list_leaves,
+    list_unions,
+)
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS
-from lm_eval_epidemia.findings.compare import POPULATION
+from lm_eval_epidemia.findings.compare import POPULATION, Pool, noise_of
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import (
     add_facets,
@@ -24,7 +30,6 @@ from lm_eval_epidemia.findings.mean import (
     is_silent,
     population_mean,
 )
-from lm_eval_epidemia.findings.pool import Pool, noise_of
 from lm_eval_epidemia.findings.ranks import Standing, label_asking, standings
 from lm_eval_epidemia.findings.references import (
     AVERAGES,
@@ -34,6 +39,7 @@ from lm_eval_epidemia.findings.references import (
     score_known,
     score_population,
 )
+from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
@@ -101,9 +107,8 @@ def _means(results: Results) -> pd.DataFrame:
     means = average(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
     means["silent"] = is_silent(means)
     placed = _ranks(results, known, means)
-    standings_of = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
-    for name in ("best", "worst", "shared", "among"):
-        means[f"rank_{name}"] = [getattr(of, name) or math.nan for of in standings_of]
+    ranks = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
+    means = means.join(pd.DataFrame(ranks, columns=[*Standing._fields]).add_prefix("rank_"))
     means["rank"] = [_rank(row) for row in means.itertuples()]
     means = means.join(_differ(results, known).rename("differ"), on=by)
     digits = means["group"].map(lambda group: list_groups()[group].digits).astype(float)
@@ -155,7 +160,7 @@ def _ranks(
 def pool_of(results: Results) -> Pool:
     """Return what judges differences in log `l1`."""
     noise = {task: noise_of(truth) for task, truth in _truths(results.scores).items()}
-    own = results.scores[results.scores["run"].map(results.runs["kind"]) != "published"]
+    own = own_scores(results)
     return Pool(own.assign(model=own["run"].map(results.runs["model"])), noise)
 
 
@@ -256,9 +261,8 @@ SCALES: dict[str, Callable[[float, Anchors], float]] = {
 
 def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
-    scores, by = add_references(results), ["run", "group"]
-    own = scores["run"].map(results.runs["kind"]) != "published"
-    scores = scores[own & scores["value"].notna()]
+    by, scores = ["run", "group"], add_references(results)
+    scores = own_scores(results._replace(scores=scores[scores["value"].notna()]))
     truths = _truths(scores)
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
@@ -291,20 +295,14 @@ def population(results: Results) -> Finding:
     table = population_mean(scores, ["run", "group"])
     scores = scores[scores[POPULATION].notna()]
     # Written answers are rounded and drawn ones are few: even who knows would score lower.
-    letters = scores[
-        (scores["way"] == OBSERVATION.plain.name) & scores["task"].isin({*store.list_available()})
-    ]
+    letters = scores[(scores["way"] == "letters") & scores["task"].isin({*store.list_available()})]
     knows = [
         {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent", "group": group}
         | score_population({*of["task"]})
         for group, of in letters.groupby("group", sort=False)
     ]
     table = sort_rows(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
-    is_old = [drawn is None or drawn.uncut is None for drawn in scores["population"]]
-    old = [*dict.fromkeys(results.runs["name"][scores["run"][is_old]])]
-    formula = "the formula before task version 3, which is too low near 100"
-    says = [f"computed with {formula}: {few(old)}"] if old else []
-    return make_finding("population", table, results.runs, instead=says)
+    return make_finding("population", table, results.runs)
 
 
 def other(results: Results) -> Finding:
@@ -368,3 +366,36 @@ def tasks(results: Results) -> Finding:
     table.insert(1, "task", names)
     table.insert(2, "title", [known[name].entry.title for name in names])
     return make_finding("tasks", table, results.runs)
+
+
+def notes(results: Results) -> Finding:
+    """What was left out, is missing or was changed, and what groups consist of."""
+    asked = ordered_groups(group_scores(results.scores)["group"])
+    of_groups = [
+        ("", "group", f"{group}: {describe_union(group)}")
+        for group in asked
+        if describe_union(group)
+    ]
+    more = pd.DataFrame([*_changed(results), *of_groups], columns=["run", "kind", "text"])
+    return make_finding("notes", pd.concat([results.notes, more], ignore_index=True))
+
+
+def list_notes(results: Results) -> list[str]:
+    """Return the notes as texts; of equal ones on several runs, one."""
+    table = notes(results).table
+    alike = table.groupby(["kind", "text"], sort=False)["run"].agg(list)
+    return [f"{few(runs)}: {text}" if any(runs) else text for (_, text), runs in alike.items()]
+
+
+def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
+    """Say which scores do not match their distances, and in which files."""
+    wrong = results.scores[find_changed(results.scores)]
+    for run, of in wrong.groupby("run"):
+        names = few([*map(in_way, of["task"], of["way"])])
+        files = few(sorted({file.name for file in of["file"]}))
+        yield (
+            results.runs["name"][run],
+            "changed",
+            f"the scores of {plural(len(of), 'task')} do not match their distances ({names}; in "
+            f"{files}): the file was changed, or D_perfect was different",
+        )

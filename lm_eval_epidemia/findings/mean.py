@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, list_leaves, list_unions
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.apart import ScaleValue
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.score.collect import LOW_MASS
@@ -79,7 +78,7 @@ def add_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     of = [known[name].benchmark for name in names]
     ends = [(each.lead.low, each.lead.high) for each in of]
     ends = pd.DataFrame(ends, table.index, ["low", "high"], float)
-    of_survey = np.array([each is OBSERVATION for each in of], bool)
+    of_survey = np.array([each.of_surveys for each in of], bool)
     error = table["error"].where(of_survey | ~(table["error"] <= ALIKE))
     value, reach = table["value"], REACH * error.fillna(0)
     return table.assign(

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.findings.compare import Pool, compare_scores, outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import average, group_scores, is_silent
-from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.findings.ranks import label_asking
-from lm_eval_epidemia.findings.references import find_changed
+from lm_eval_epidemia.findings.references import find_changed, score_known
 from lm_eval_epidemia.results.choose import KEY, find_closest, group_alike, join_scores, own_scores
 from lm_eval_epidemia.results.read import Results
 
@@ -79,11 +82,8 @@ def sort_compared(listed: Sequence[str]) -> list[str]:
     return [*dict.fromkeys(group for group in listed if " + " in group), *single]
 
 
-def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
-    """Every two runs that were asked in the same way, over their common tasks.
-
-    With more than `most` runs only neighbours in rank are compared.
-    """
+def pairs(results: Results) -> Finding:
+    """Every two runs that were asked in the same way, over their common tasks."""
     both: list[Pair] = []
     scores = comparable_scores(results)
     scores = scores[scores["run"].map(results.runs["kind"]) != "published"]
@@ -94,7 +94,9 @@ def pairs(results: Results, most: int = MOST_PAIRS_OF) -> Finding:
         mine, how = dict([*of.groupby("run", sort=False)]), label_asking(of)
         for _, runs in how.groupby(how, sort=False):
             best = means[runs.index].sort_values(kind="stable").index
-            for one, other in pairwise(best) if len(best) > most else combinations(best, 2):
+            for one, other in (
+                pairwise(best) if len(best) > MOST_PAIRS_OF else combinations(best, 2)
+            ):
                 row = {"run": one, "other": results.runs["name"][other], "group": group}
                 both.append((row, mine[one], mine[other]))
     return _finding("pairs", both, results.runs, pool_of(results))
@@ -121,20 +123,13 @@ def version_tasks(results: Results) -> Finding:
 
 
 def _with_base(results: Results) -> Iterator[Pair]:
-    models = results.runs["model"]
-    bases = results.runs.get("bases", pd.Series(dtype=object)).items()
-    beside = {run: {*models.index[models.isin(names)]} for run, names in bases}
-    return _find_pairs(comparable_scores(results), results.runs, beside)
-
-
-def _find_pairs(
-    scores: pd.DataFrame, runs: pd.DataFrame, others: Mapping[Any, set[int]]
-) -> Iterator[Pair]:
-    """Yield, in every group, each run with those of some others that are most like it."""
-    for group, of in scores.groupby("group", sort=False):
+    """Yield, in every group, each run with those of its bases that are most like it."""
+    runs, bases = results.runs, results.runs.get("bases", pd.Series(dtype=object))
+    for group, of in comparable_scores(results).groupby("group", sort=False):
         mine = dict([*of.groupby("run", sort=False)]) if " + " not in str(group) else {}
         for run in mine:
-            for other in find_closest(runs, run, [x for x in mine if x in others.get(run, ())]):
+            beside = [x for x in mine if runs["model"][x] in bases.get(run, ())]
+            for other in find_closest(runs, run, beside):
                 row = {"run": run, "other": runs["name"][other], "group": group}
                 yield row, mine[run], mine[other]
 
@@ -218,17 +213,99 @@ def _heeded(scores: pd.DataFrame, by: pd.DataFrame) -> set[str]:
     return {part for part in told if part.partition("=")[0] in keys}
 
 
-def wording(results: Results) -> Finding:
-    """One model asked in other wordings against the usual one, paired by task."""
-    scores, runs = comparable_scores(results), results.runs
-    worded = runs.get("wording", pd.Series("", runs.index))
-    usual = runs["model"][worded == ""]
-    beside = {run: {*usual.index[usual == runs["model"][run]]} for run in runs.index[worded != ""]}
-    scores = scores.assign(asked_as=drop_setting(scores["asked_as"], "wording"))
-    return _finding("wording", _find_pairs(scores, runs, beside), runs)
-
-
 def drop_setting(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
     """Return how tasks were asked, but for a setting."""
     left_out = asked_as.str.replace(rf"(?:^|; ){setting}=[^;]*", "", regex=True)
     return left_out.str.removeprefix("; ")
+
+
+#: What the usual wording is called, and all in order.
+USUAL = "usual"
+ORDER = [USUAL, *filter(None, WORDINGS)]
+
+#: In these settings runs may differ, too: they are those of single tasks, and compared with them.
+APART = ("wording", "task_version", "truth")
+
+#: Permutations of a test, and their seed.
+PERMUTATIONS, SEED = 9_999, 34
+
+#: A test that cannot give a p-value as small says nothing.
+LEAST_P = 0.05
+
+
+def wordings(results: Results) -> Finding:
+    """One model in several wordings: its scores, and whether they differ more than by chance."""
+    runs = results.runs
+    known = score_known(results.scores, runs)["score"]
+    scores = comparable_scores(results._replace(scores=results.scores.assign(known=known)))
+    worded = runs.get("wording", pd.Series("", runs.index)).replace("", USUAL)
+    scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
+        wording=scores["run"].map(worded), asked_as=drop_setting(scores["asked_as"], "wording")
+    )
+    rows: list[dict[Any, Any]] = []
+    for alike in group_alike(runs, APART):
+        of_model = scores[scores["run"].isin(alike)]
+        # Of several runs in one wording, the one asked most.
+        most = of_model.groupby(["wording", "run"])["task"].size().groupby("wording").idxmax()
+        kept = of_model[of_model["run"].isin({run for _, run in most})]
+        for group in sort_compared([*kept["group"]]):
+            rows += _compare_wordings(kept[kept["group"] == group])
+    return make_finding("wordings", rows, runs)
+
+
+def _compare_wordings(of: pd.DataFrame) -> list[dict[Any, Any]]:
+    """Return the rows of a model and group: every wording over the common tasks, and all."""
+    wide = of.pivot(index=KEY, columns="wording", values="value").dropna()
+    wide = wide[[wording for wording in ORDER if wording in wide]]
+    if wide.shape[1] < 2 or wide.empty:
+        return []
+    common = of.set_index(KEY).loc[wide.index].reset_index()
+    means = average(common, ["run", "group", "wording"]).set_index("wording").loc[wide.columns]
+    rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
+    # What is known of the first run's tasks, as they were asked there.
+    known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]
+    beats = wide.gt(known, axis="index")[known.notna()]
+    flips = beats.any(axis="columns") & ~beats.all(axis="columns")
+    clusters = outcomes(wide.index.to_frame(index=False))
+    # Permuting all outcomes alike changes nothing.
+    different = math.factorial(wide.shape[1]) ** (len({*clusters}) - 1)
+    enough = different * LEAST_P >= 1
+    together = {
+        "run": rows[0]["run"],
+        "group": rows[0]["group"],
+        "wording": "all",
+        "tasks": len(wide),
+        "between": float(np.std(means["value"], ddof=1)),
+        "flips": 100 * float(flips.mean()),
+        "flips_tasks": len(beats),
+        "p": permutation_p(wide.to_numpy().T, clusters) if enough else math.nan,
+    }
+    return [*rows, together]
+
+
+def permutation_p(scores: Array, clusters: Iterable[Hashable]) -> float:
+    """Test whether the means of wordings differ, by permutation.
+
+    If they do not, the scores of a task are exchangeable between wordings. Tasks of one cluster
+    share errors, and are permuted together. The statistic is the variance of the means.
+
+    Parameters
+    ----------
+    scores : ndarray, shape (W, T)
+    clusters : iterable of hashable, length T
+
+    Returns
+    -------
+    float
+        p-value, at least 1 / (`PERMUTATIONS` + 1).
+    """
+    at = pd.factorize(pd.Series([*clusters], dtype=object))[0]
+    number = int(at.max()) + 1
+    sums = np.stack([np.bincount(at, row, number) for row in scores])
+    observed = sums.sum(axis=1).var()
+    rng = np.random.default_rng(SEED)
+    order = rng.random((PERMUTATIONS, len(scores), number)).argsort(axis=1)
+    drawn = np.take_along_axis(sums[None], order, axis=1).sum(axis=2).var(axis=1)
+    # Sums in another order differ in their last digits.
+    as_large = int((drawn >= observed - 1e-9 * max(observed, 1.0)).sum())
+    return (1 + as_large) / (1 + PERMUTATIONS)

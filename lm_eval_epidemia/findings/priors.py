@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
-from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, Judged, mean_of
+from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors
 from lm_eval_epidemia.benchmarks.prior.metrics import (
     JudgedTask,
     find_beatable,
@@ -23,11 +23,14 @@ from lm_eval_epidemia.benchmarks.prior.metrics import (
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.findings.finding import (
+    Finding,
+    in_parts,
+    part_rows,
+    to_estimate,
+)
 from lm_eval_epidemia.findings.mean import REACH
-from lm_eval_epidemia.findings.parts import in_parts, part_rows, to_estimate
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
-from lm_eval_epidemia.results.published import COMPARED, SETS, claims, load_stating
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.estimates import Estimate, average
 
@@ -221,57 +224,3 @@ def quartiles(results: Results) -> Finding:
 def uncertainty(results: Results) -> Finding:
     """Whether models are less sure where they know less."""
     return _finding(results, "uncertainty")
-
-
-def _first_quarter(judged: Judged) -> float:
-    """Return the share of truths in the lowest quarter of the prior; 0.25 if calibrated."""
-    return float(mean_of(mean_of(metrics.in_quarters(judged.position), axis=1)[:, 0]))
-
-
-def _average_place(field: str, place: Any, known: JudgedTask) -> float:
-    return float(mean_of(getattr(known.dropped, field)[place]))
-
-
-#: What a published measure comes to; replies that could not be read are dropped, as there.
-_PUBLISHED: dict[str, Callable[[JudgedTask], float]] = {
-    "CRPS ratio": partial(_average_place, "crps_ratio", ...),
-    **{
-        f"{name} beats {size}": partial(_average_place, field, (..., n))
-        for name, field in (("prior", "wins"), ("posterior", "posterior_wins"))
-        for n, size in enumerate(SIZES)
-    },
-    "error ratio": partial(_average_place, "ratio", ...),
-    "in the first quarter": lambda known: _first_quarter(known.dropped),
-    "the same with failures counted": lambda known: _first_quarter(known.judged),
-    "worth answers": lambda known: metrics.count_worth(mean_of(known.dropped.wins, axis=0)),
-}
-
-
-def published_priors(results: Results) -> Finding:
-    """Published numbers on priors beside those of the released answers, and of your runs."""
-    tasks, kinds = {task: name for name, task in SETS.items()}, results.runs["kind"]
-    scores = results.scores[results.scores["task"].isin(tasks)]
-    is_shown = (scores["run"].map(kinds) == "published").any()
-    table = claims().assign(run=-1, kind="published", asked="", here=math.nan)
-    table = table if is_shown else table[:0]
-    answers = {of.model: of.known for of in load_stating() if of.experiment == COMPARED}
-    table["released"] = [
-        _PUBLISHED[row.measure](answers[row.model])
-        if row.set == "nhanes" and row.measure in _PUBLISHED
-        else float(row.released or math.nan)
-        for row in table.itertuples()
-    ]
-    own = select_stated(results)
-    own = own[own["way"].isin(("direct", "direct_choice")) & (own["run"].map(kinds) != "published")]
-    own = own.assign(set=own["task"].map(tasks), asked=own["way"], printed="")
-    rows = (
-        table[["measure", "set"]]
-        .drop_duplicates()
-        .merge(own[["run", "set", "asked", "printed", "said"]], on="set")
-    )
-    rows = rows[rows["measure"].isin([*_PUBLISHED])]
-    if len(rows):
-        here = [_PUBLISHED[row.measure](row.said) for row in rows.itertuples()]
-        table = pd.concat([table, rows.drop(columns="said").assign(here=here)], ignore_index=True)
-    table = table.sort_values(["measure", "set"], kind="stable")
-    return make_finding("published-priors", table, results.runs)

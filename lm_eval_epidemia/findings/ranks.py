@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.benchmarks import list_groups
-from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.findings.compare import (
     CONFIDENCE,
@@ -21,11 +20,11 @@ from lm_eval_epidemia.findings.compare import (
     FEWEST_ON_LOG,
     HERE,
     POPULATION,
+    Pool,
     compare_scores,
     outcomes,
     population_uncut,
 )
-from lm_eval_epidemia.findings.pool import Pool
 from lm_eval_epidemia.results.choose import KEY
 from lm_eval_epidemia.score.joint import Draws
 from lm_eval_epidemia.score.outcomes import Clustered, Layout
@@ -39,22 +38,17 @@ class Standing(NamedTuple):
 
     Attributes
     ----------
-    best, worst : int or None
+    best, worst : float
         The possible ranks: 1 + the number of runs shown better, and the number of runs minus those
-        shown worse. None if it is not ranked, or has nothing to be compared with.
-    shared : int
-        Number of tasks of its ranking; 0 if nothing is ranked.
-    among : int
-        Number of ranked runs.
-    complete : bool
-        Whether it was asked all tasks of the ranking.
+        shown worse. NaN if it is not ranked, or has nothing to be compared with.
+    shared, among : float
+        Number of tasks of its ranking, and of ranked runs; NaN if nothing is ranked.
     """
 
-    best: int | None = None
-    worst: int | None = None
-    shared: int = 0
-    among: int = 0
-    complete: bool = False
+    best: float
+    worst: float
+    shared: float
+    among: float
 
 
 def label_asking(scores: pd.DataFrame) -> pd.Series:
@@ -107,16 +101,15 @@ def standings(
     for _, runs in how.groupby(how, sort=False):
         asked = [run for run in runs.index if can_rank[run]]
         shared = ranked_tasks([keys[run] for run in asked]) if asked else frozenset()
-        complete = {run for run in runs.index if shared <= keys[run]}
-        ranked = [run for run in asked if run in complete and not list_groups()[group].predicts]
+        ranked = [run for run in asked if shared <= keys[run]]
+        ranked = [] if list_groups()[group].predicts else ranked
         of = compare_runs(scores, group, ranked, sorted(shared), pool)
         for run in runs.index:
-            standing = Standing(None, None, len(shared), len(ranked), run in complete)
+            best = worst = math.nan
             if run in ranked and len(ranked) > 1:
                 against = of[ranked.index(run)]
                 best, worst = 1 + int((against < 0).sum()), len(ranked) - int((against > 0).sum())
-                standing = standing._replace(best=best, worst=worst)
-            placed[run] = standing
+            placed[run] = Standing(best, worst, len(shared) or math.nan, len(ranked) or math.nan)
     return placed
 
 
@@ -147,7 +140,7 @@ def compare_runs(
     of_run = asked.merge(scores, on=KEY).groupby("run")
     mine = {run: of_run.get_group(run).reset_index(drop=True) for run in runs}
     number = len(set(outcomes(asked)))
-    if list_groups()[group] is PRIOR and len(asked) == 1:  # quantities are what is sampled
+    if list_groups()[group].has_samples and len(asked) == 1:
         undecided = list(combinations(range(len(runs)), 2))
     elif number < FEWEST_ON_LOG:
         return of

@@ -14,7 +14,6 @@ import pandas as pd
 from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, MOST_SAMPLES, Variant
 from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import WAYS
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, Part, part_of
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.distance import Array
@@ -88,7 +87,7 @@ def find_part(asked: LeafKey, seen: float, truth: str = "") -> Part | None:
     None if unknown: the task is not about a survey, its truth is not the installed one, or other
     than the first cells were asked.
     """
-    if truth or leaf(asked).benchmark is not OBSERVATION or not store.is_available(asked.task):
+    if truth or not leaf(asked).benchmark.of_surveys or not store.is_available(asked.task):
         return None
     whole = store.load_truth(asked.task)
     cells = len(whole.weights)

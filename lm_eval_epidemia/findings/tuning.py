@@ -24,7 +24,6 @@ import pandas as pd
 from scipy import special
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.measured import Measured
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.estimate import store
@@ -36,7 +35,7 @@ from lm_eval_epidemia.findings.mean import add_metrics, average, group_scores, i
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL, score_known
 from lm_eval_epidemia.results.card import LOSSES, Tuned, read_card
 from lm_eval_epidemia.results.choose import KEY, keep_runs, settings_of_runs
-from lm_eval_epidemia.results.decode import LeafKey, to_printable
+from lm_eval_epidemia.results.decode import LeafKey, leaf, to_printable
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.results.tuned import OWN
@@ -145,7 +144,7 @@ def _changes(results: Results) -> tuple[pd.DataFrame, list[str]]:
             why = f"the training data come from another truth ({made_from})"
         if not why:
             of_cells += [row | of for of in _of_cells(task, own, card.dataset.held_out[task.task])]
-        elif task.way in OBSERVATION.ways:
+        elif leaf(task).benchmark.of_surveys:
             name = results.runs["name"][row["run"]]
             text = to_printable(f"{name}: held-out cells are not told apart, as {why}")
             lacking.setdefault(text, []).append(in_way(*task))

@@ -15,8 +15,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few
 from lm_eval_epidemia.findings import FINDINGS, documents
 from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.finding import WHO, Finding, add_run_columns, columns_of
-from lm_eval_epidemia.findings.leaderboard import pool_of
-from lm_eval_epidemia.findings.notes import list_notes
+from lm_eval_epidemia.findings.leaderboard import list_notes, pool_of
 from lm_eval_epidemia.findings.pairs import (
     comparable_scores,
     drop_setting,

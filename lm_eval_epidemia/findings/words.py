@@ -29,10 +29,7 @@ def describe_group(group: str) -> str:
 
 def describe_scale(benchmark: Benchmark) -> str:
     """Describe a benchmark's numbers, and the source of their errors."""
-    errors = WORDS["errors"]
-    source = f"of {errors[benchmark.name]}" if benchmark.name in errors else "over tasks"
-    says = benchmark.says
-    if benchmark.name == "observation":
-        says = "Score, 0 to 100 (as close as another sample of the survey)"
-    error = f" ± standard error ({source})" if benchmark.has_error else ""
-    return says + error + benchmark.heading.removeprefix(benchmark.says)
+    says = WORDS["scales"].get(benchmark.name, benchmark.says)
+    errors = WORDS["errors"].get(benchmark.name)
+    error = f" ± standard error (of {errors})" if errors else ""
+    return str(says) + error + benchmark.heading.removeprefix(benchmark.says)

@@ -13,7 +13,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.core.paths import atomic_write, read_yaml
 from lm_eval_epidemia.findings import find
-from lm_eval_epidemia.findings.task import find_asked
+from lm_eval_epidemia.findings.cells import find_asked
 from lm_eval_epidemia.results.read import Results
 
 
@@ -43,7 +43,7 @@ class Chart(NamedTuple):
     says : str
         What it shows.
     finding : str
-        Its name in `FINDINGS`, or of a function in `findings.task` and the like that takes a task.
+        Its name in `FINDINGS`, or of a function in `findings.cells` and the like that takes a task.
     x, y : str
         Columns; numbers are on a scale, texts in the order of the rows.
     mark : str

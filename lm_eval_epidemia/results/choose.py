@@ -235,13 +235,3 @@ def group_alike(runs: pd.DataFrame, apart: Sequence[str]) -> list[list[int]]:
     """Group the runs of each model that differ in nothing but some settings."""
     same = [name for name in runs if name not in (*NOT_SETTINGS, *apart)]
     return [[*of.index] for _, of in runs.groupby(["model", *same], sort=False, dropna=False)]
-
-
-def pick_runs(results: Results) -> list[int]:
-    """Return one run of each model: with most answers, then in the usual wording, the newest."""
-    scores = results.scores[results.scores["value"].notna()]
-    asked = scores.groupby("run")["seen"].sum().reindex(results.runs.index).fillna(0)
-    runs = results.runs.assign(asked=-asked, newest=-results.runs["date"].fillna(-math.inf))
-    runs["worded"] = runs["wording"] != "" if "wording" in runs else False
-    ordered = runs.sort_values(["asked", "worded", "newest"], kind="stable")
-    return [*ordered.drop_duplicates("weights").index]

@@ -6,8 +6,7 @@ import math
 import os
 import re
 import reprlib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lm_eval_epidemia.ask.way import Metric
-from lm_eval_epidemia.benchmarks import in_way, list_leaves, list_unions
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.undated import UNDATED
+from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves, list_unions
+from lm_eval_epidemia.benchmarks.benchmark import Kept
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX, find_built_folder
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
@@ -27,18 +25,19 @@ from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.decode import (
     POPULATION,
     LeafKey,
+    Other,
     ResultFile,
     TaskConfig,
     TaskScore,
+    labels_of,
     leaf,
+    others_in,
     read_file,
     read_number,
     to_printable,
 )
 from lm_eval_epidemia.results.naming import KNOWN
-from lm_eval_epidemia.results.others import Other, labels_of, others_in
 from lm_eval_epidemia.results.replicates import ENDLESS, OwnSection
-from lm_eval_epidemia.results.samples import join_shards
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.fresh import GROUP
 
@@ -92,7 +91,10 @@ def _read_scores(path: Path) -> ReadFile:
             asked = LeafKey(ours.entry.name, ours.way)
             metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
             read.metadata[asked] = metadata or {}
-            read.scores[asked] = _score(read, asked, row)
+            try:
+                read.scores[asked] = _score(read, asked, row)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
     told = file.versions.keys() & file.configs.keys()
     if bare := [in_way(*asked) for asked in read.scores if in_way(*asked) not in told]:
         read.notes.append(
@@ -157,19 +159,14 @@ def _unknown(path: Path, file: ResultFile) -> list[str]:
 
 
 def _score(read: ReadFile, asked: LeafKey, row: Mapping[str, Any]) -> TaskScore:
-    """Read the scores of a task, and note what cannot be used; ValueError as in `read_file`."""
+    """Read the scores of a task, and note what cannot be used; ValueError if one is impossible."""
     name, ours, joint = in_way(*asked), leaf(asked), read.content.epidemia or OwnSection()
-    primary, metrics = ours.benchmark.primary, ours.metrics
-    given = {
-        metric: value
-        for key, value in row.items()
-        for metric, _, filtered in [key.partition(",")]
-        if filtered == "none"
-    }
+    benchmark, primary, metrics = ours.benchmark, ours.benchmark.primary, ours.metrics
+    given = {key[: -len(",none")]: value for key, value in row.items() if key.endswith(",none")}
     endless = [
         metric
-        for metric in metrics
-        if metrics[metric].high == math.inf and read_number(given.get(metric)) > ENDLESS
+        for metric, of in metrics.items()
+        if of.high == math.inf and read_number(given.get(metric)) > ENDLESS
     ]
     if endless:
         given |= dict.fromkeys(endless, math.nan)
@@ -178,60 +175,60 @@ def _score(read: ReadFile, asked: LeafKey, row: Mapping[str, Any]) -> TaskScore:
             "unknown: one reply may be absurd; look at the other metrics in the file"
         )
     without = math.isnan(read_number(given[primary]))
-    numbers = {
-        metric: _read_metric(asked, metrics, metric, x, without) for metric, x in given.items()
-    }
+    numbers = {metric: _read_metric(metric, x, metrics, without) for metric, x in given.items()}
     draws = {}
     # What has no score has no draws, whatever is written of it.
     if name in joint.replicates and not without and f"{primary}_stderr" not in endless:
         low, high, cut = metrics[primary].low, metrics[primary].high, metrics[primary].cut
         bounds = {primary: (low, high) if cut else (-ENDLESS, ENDLESS)}
-        # Only there a sample is one of a survey: elsewhere it is one of questions.
-        survey = ours.entry.facets["survey"] if ours.benchmark is OBSERVATION else ""
-        try:
-            draws = replicates.read_draws(joint.replicates[name], survey, bounds)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from None
-    leading = ours.benchmark.leading if ours.benchmark.scored else ""
-    answers, fingerprint = None, read.metadata[asked].get("truth")
-    if ours.benchmark in (OBSERVATION, UNDATED):
-        # Read when a finding asks for them.
-        answers = joint.said.get(name)
-    elif name in joint.said:
-        try:
-            answers = replicates.check_said(name, joint.said[name], numbers, fingerprint)
-        except replicates.Unusable as error:
-            read.notes.append(
-                f"{read.path}: {name}: tables from its answers leave it out, because its truth "
-                f"on this machine cannot be used: {error}"
-            )
+        # Elsewhere a sample is one of questions.
+        survey = ours.entry.facets["survey"] if benchmark.of_surveys else ""
+        draws = replicates.read_draws(joint.replicates[name], survey, bounds)
+    kept, said, at = None, joint.said.get(name), draws.get(primary)
+    if benchmark.read_kept and said is not None:
+        kept = None if without else _read_kept(read, asked, said, numbers)
+        said = kept and kept.answers
+    leading = benchmark.leading if benchmark.scored else ""
+    if leading not in (primary, ""):
+        at = kept and kept.draws
     more = {
         to_printable(metric): x
         for metric, x in numbers.items()
         if metric != leading and "stderr" not in metric
     }
-    at = draws.get(primary)
-    if leading not in (primary, ""):
-        at = replicates.headline_draws(name, answers)
-    value, date = numbers.get(leading, math.nan), read_number(read.content.date)
-    return TaskScore(value, at, more, draws.get(POPULATION), read.path, answers, date)
+    return TaskScore(numbers.get(leading, math.nan), at, more, draws.get(POPULATION), said)
 
 
-def _read_metric(
-    asked: LeafKey, metrics: Mapping[str, Metric], metric: str, value: Any, without: bool
-) -> float:
+def _read_kept(
+    read: ReadFile, asked: LeafKey, said: str, numbers: Mapping[str, float]
+) -> Kept | None:
+    """Read recorded answers and check them; None if their questions are not those known here."""
+    way, benchmark = WAYS[asked.way], leaf(asked).benchmark
+    try:
+        truth = way.load(asked.task)
+    except EpidemiaError as error:
+        read.notes.append(
+            f"{read.path}: {in_way(*asked)}: tables from its answers leave it out, because its "
+            f"truth on this machine cannot be used: {error}"
+        )
+        return None
+    if (read.metadata[asked].get("truth") or truth.fingerprint) != truth.fingerprint:
+        return None
+    assert benchmark.read_kept
+    return replicates.check_kept(benchmark.read_kept(said, truth, way), numbers, benchmark.primary)
+
+
+def _read_metric(metric: str, value: Any, metrics: Mapping[str, Metric], without: bool) -> float:
     """Read a metric of a task with or without a score; ValueError if its value is impossible."""
     known, number = metrics.get(metric), read_number(value)
     low, high = (known.low, known.high) if known else (-math.inf, math.inf)
     # Probabilities that sum to more than 1 are why there is no score.
     high = math.inf if without and metric == "choice_mass" else high
     unknown = value == "N/A" or (isinstance(value, float) and math.isnan(value))
-    inside = math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING
-    if not (unknown or inside):
+    if not unknown and not (math.isfinite(number) and low - ROUNDING <= number <= high + ROUNDING):
         bounded = math.isfinite(low) or math.isfinite(high)
         expected = f"{low} to {high}" if bounded else "a number"
-        given = reprlib.repr(value)
-        raise ValueError(f"{in_way(*asked)}: {metric} is {given}, expected {expected}")
+        raise ValueError(f"{metric} is {reprlib.repr(value)}, expected {expected}")
     return number
 
 
@@ -279,54 +276,3 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
             if files.setdefault(os.path.realpath(file), file).is_symlink():
                 files[os.path.realpath(file)] = file
     return list(files.values())
-
-
-def join_parts(
-    files: Sequence[ReadFile], asked_alike: Callable[[ReadFile, LeafKey], Hashable]
-) -> list[str]:
-    """Put together tasks whose prompts are spread over files of one run; return notes.
-
-    The newest file gets the whole, the others lose their parts. A ``--limit`` makes no shards.
-
-    Parameters
-    ----------
-    files : sequence of ReadFile
-        The oldest first.
-    asked_alike : callable
-        What has to agree so that two files are parts of one run.
-    """
-    parts: dict[tuple[LeafKey, Hashable], list[ReadFile]] = defaultdict(list)
-    for file in files:
-        for asked, score in file.scores.items():
-            if (
-                score.seen < 1
-                and not file.content.config.limit
-                and leaf(asked).benchmark is OBSERVATION
-            ):
-                parts[asked, asked_alike(file, asked)].append(file)
-    joined, notes = Counter[tuple[Path, ...]](), []
-    for (asked, _), several in parts.items():
-        paths = tuple(file.path for file in several)
-        try:
-            whole = join_shards(asked, paths) if len(several) > 1 else None
-        except EpidemiaError as error:
-            notes.append(f"{in_way(*asked)} is not put together from {len(several)} files: {error}")
-            continue
-        if whole is not None:
-            for file in several[:-1]:
-                del file.scores[asked]
-            several[-1].scores[asked] = whole._replace(date=read_number(several[-1].content.date))
-            joined[paths] += 1
-    return notes + [
-        f"{plural(number, 'task')} put together from {len(paths)} files of one run "
-        f"({few(list(map(str, paths)))})"
-        for paths, number in joined.items()
-    ]
-
-
-def describe_unread(path: Path, why: str) -> str:
-    """Say that a file cannot be read."""
-    return (
-        f"{path} is not a result file of lm-eval and was left out ({why}): copy it again from its "
-        "source, or run that evaluation again"
-    )

@@ -16,13 +16,13 @@ from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results.decode import (
     ResultFile,
+    metrics_in,
     read_file,
     read_number,
     to_printable,
     to_text,
 )
 from lm_eval_epidemia.results.naming import is_chat
-from lm_eval_epidemia.results.others import metrics_in
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import stamp_of
 

@@ -21,7 +21,6 @@ import pandas as pd
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness.keys import SECRET
 from lm_eval_epidemia.results.decode import read_number
@@ -205,7 +204,7 @@ def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
 
 def method_of(benchmark: Benchmark) -> str:
     """Name the source of standard errors."""
-    return "joint survey replicates" if benchmark is OBSERVATION else "sampling of questions"
+    return "joint survey replicates" if benchmark.of_surveys else "sampling of questions"
 
 
 def _bound(end: float) -> float | str:

@@ -19,14 +19,13 @@ from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.results import replicates
 from lm_eval_epidemia.results.collect import (
     ReadFile,
-    describe_unread,
-    join_parts,
     read_files,
     result_files,
 )
 from lm_eval_epidemia.results.decode import (
     LeafKey,
     format_setting,
+    labels_of,
     leaf,
     read_number,
     sha_of,
@@ -43,7 +42,6 @@ from lm_eval_epidemia.results.naming import (
     short_names,
     weights_of,
 )
-from lm_eval_epidemia.results.others import labels_of
 
 
 class Results(NamedTuple):
@@ -133,19 +131,16 @@ def read_results(folders: Iterable[Path]) -> Results:
         for task in tasks.intersection(benchmark.available())
         for truth in [benchmark.plain.load(task)]  # the same in every way
     }
-    notes = [("", "unread", describe_unread(path, why)) for path, why in unread]
-    notes += [("", "file", note) for file in files for note in file.notes]
-    notes += [
-        ("", "parts", note)
-        for note in join_parts(
-            files,
-            lambda file, asked: (
-                weights_of(file.content.config),
-                *sorted(settings_in(file, installed).items()),
-                _asked_as(file, asked, installed),
-            ),
+    notes = [
+        (
+            "",
+            "unread",
+            f"{path} is not a result file of lm-eval and was left out ({why}): copy it again from "
+            "its source, or run that evaluation again",
         )
+        for path, why in unread
     ]
+    notes += [("", "file", note) for file in files for note in file.notes]
     if not any(file.scores or file.others for file in files):
         listed = to_printable(few([str(path) for path in paths]))
         lines = [f"no epidemia task is in {listed}", *(to_printable(text) for *_, text in notes)]
@@ -213,37 +208,29 @@ def _with_notes(
         if others := few([*dict.fromkeys(_name_tasks(of[differs]))]):
             text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
-    is_scored = np.array(
-        [list_leaves()[name].benchmark.scored for name in _name_tasks(scores)], bool
-    )
-    unscored = scores[scores["value"].isna() & is_scored]
+    is_scored = [list_leaves()[name].benchmark.scored for name in _name_tasks(scores)]
+    unscored = scores[scores["value"].isna() & np.array(is_scored, bool)]
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
         notes.append((names[run], "unscored", text))
     older_files = {file.path for file in files if file.content.epidemia is None}
-    reasons: dict[int, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     unfit = {
         of: replicates.find_conflicts(drawn.sample for drawn in draws if drawn)
         for of, draws in scores["draws"].groupby([scores["run"], scores["group"]])
     }
-    clashing = [
-        bool(row.draws) and row.draws.sample in unfit[row.run, row.group]
-        for row in scores.itertuples()
-    ]
+    rows = [(row, unfit[row.run, row.group]) for row in scores.itertuples()]
+    clashing = [bool(row.draws) and row.draws.sample in apart for row, apart in rows]
     scores.loc[clashing, ["draws", "population"]] = None
-    without: list[str | None] = []
-    for row in scores.itertuples():
-        if why := _without_error(row, unfit[row.run, row.group], older_files):
-            reasons[row.run][why].append(in_way(row.task, row.way))
-        without.append(_without_answers(row))
-    for run, by_why in reasons.items():
-        listed = "; for ".join(
-            f"{plural(len(tasks), 'task')} ({few(tasks)}): {why}" for why, tasks in by_why.items()
-        )
-        notes.append((names[run], "errors", f"no errors (N/A) for {listed}"))
-    for (run, why), of in scores.groupby(["run", pd.Series(without, dtype=object)]):
-        listed = f"{plural(len(of), 'task')} ({few(_name_tasks(of))})"
-        text = f"tables from recorded answers leave out {listed}, {why}: run them again"
+    rows = [(row, unfit[row.run, row.group]) for row in scores.itertuples()]
+    no_error = pd.Series([_without_error(*of, older_files) for of in rows], dtype=object)
+    reasons: dict[int, list[str]] = defaultdict(list)
+    for (run, why), of in scores.groupby(["run", no_error], sort=False):
+        reasons[run].append(f"{_count_tasks(of)}: {why}")
+    for run, listed in reasons.items():
+        notes.append((names[run], "errors", f"no errors (N/A) for {'; for '.join(listed)}"))
+    no_answers = pd.Series([_without_answers(row) for row, _ in rows], dtype=object)
+    for (run, why), of in scores.groupby(["run", no_answers]):
+        text = f"tables from recorded answers leave out {_count_tasks(of)}, {why}: run them again"
         notes.append((names[run], "answers", text))
     if apart := replicates.find_conflicts(drawn.sample for drawn in scores["draws"] if drawn):
         text = (
@@ -260,16 +247,20 @@ def _name_tasks(scores: pd.DataFrame) -> list[str]:
     return [*map(in_way, scores["task"], scores["way"])]
 
 
-def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
-    """Say why the error of a score is not known; nothing if it is, or there is none."""
+def _count_tasks(scores: pd.DataFrame) -> str:
+    return f"{plural(len(scores), 'task')} ({few(_name_tasks(scores))})"
+
+
+def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str | None:
+    """Say why the error of a score is not known; None if it is, or there is none."""
     benchmark = leaf(LeafKey(row.task, row.way)).benchmark
     primary = getattr(row, benchmark.primary, row.value)
     if row.draws or math.isnan(primary) or not benchmark.has_error:
-        return ""
+        return None
     if unfit:
         return "scored with different replicates of one survey; run them again"
     if row.said is None and benchmark.headline:
-        return ""  # Its draws are of what was said.
+        return None  # Its draws are of what was said.
     if row.file in older:
         return "written by an older version, or without our hook; run it again"
     if row.seen < 1 and row.said is not None and not isinstance(row.said, str):
@@ -283,7 +274,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str:
 def _without_answers(row: Any) -> str | None:
     """Say why there are no answers behind a score; None if there are, or none are needed."""
     of = leaf(LeafKey(row.task, row.way)).benchmark
-    known = of.name in replicates.KEEPING and row.task in of.available() and row.said is None
+    known = of.read_kept and row.task in of.available() and row.said is None
     why = "come from another truth than the installed one" if row.truth else "are not in the file"
     has_score = not math.isnan(getattr(row, of.primary, row.value))
     return f"whose answers {why}" if known and has_score else None
@@ -357,12 +348,19 @@ def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str,
 def _find_settings(
     file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]
 ) -> dict[str, Any]:
-    """Return the settings that a task was asked with, where they are not the usual ones."""
-    metadata, way = file.metadata[asked], WAYS[asked.way]
+    """Return the settings that a task was asked with, where they are not the usual ones.
+
+    Among them its version and its truth (vintage and fingerprint): empty if these are installed.
+    """
+    metadata, way, here = file.metadata[asked], WAYS[asked.way], installed.get(asked.task)
+    usual, truth = here and here.version + way.revision, str(metadata.get("truth") or "")
+    version = file.content.versions.get(in_way(*asked), usual)
+    is_usual = here is None or version == usual
+    is_here = truth in ("", here and here.fingerprint)
     told: dict[str, Any] = {
         "num_fewshot": file.content.shots.get(in_way(*asked)) or None,
-        "task_version": _version(file, asked, installed),
-        "truth": _find_truth(file, asked, installed),
+        "task_version": "" if is_usual else str(version),
+        "truth": "" if is_here else " ".join([*str(metadata.get("vintage", "")).split(), truth]),
     }
     if way.generated:
         given = parse_arguments(file.content.config.gen_kwargs).items()
@@ -389,51 +387,28 @@ def _limit(file: ReadFile) -> str:
     return to_text(file.content.config.limit) or ("incomplete" if scores else "")
 
 
-def _version(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
-    """Return the version of a task if it is not the installed one."""
-    if (here := installed.get(asked.task)) is None:
-        return ""
-    usual = here.version + WAYS[asked.way].revision
-    version = file.content.versions.get(in_way(*asked), usual)
-    return "" if version == usual else str(version)
-
-
-def _find_truth(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
-    """Return vintage and fingerprint of a task's truth if it is not the installed one."""
-    metadata, here = file.metadata[asked], installed.get(asked.task)
-    fingerprint = str(metadata.get("truth") or "")
-    if fingerprint in ("", here and here.fingerprint):
-        return ""
-    return " ".join([*str(metadata.get("vintage", "")).split(), fingerprint])
-
-
 def _score_rows(file: ReadFile, installed: Mapping[str, Installed]) -> Iterator[dict[str, Any]]:
     """Yield a row for each of our tasks in a file."""
     for asked, score in file.scores.items():
+        told = _find_settings(file, asked, installed)
         yield {
-            "task": asked.task,
-            "way": asked.way,
-            "group": list_leaves()[in_way(*asked)].group,
-            "asked_as": _asked_as(file, asked, installed),
-            "value": score.value,
-            "draws": score.draws,
-            "population": score.population,
-            "said": score.said,
-            "file": file.path,
-            "date": score.date,
-            "task_version": to_encodable(_version(file, asked, installed)),
-            "truth": to_encodable(_find_truth(file, asked, installed)),
+            **asked._asdict(),
+            "group": leaf(asked).group,
+            "asked_as": _asked_as(file, asked, told),
+            **{"value": score.value, "draws": score.draws, "population": score.population},
+            **{"said": score.said, "file": file.path, "date": read_number(file.content.date)},
+            **{key: to_encodable(told[key]) for key in ("task_version", "truth")},
             "seen": score.seen,
             **{name: x for name, x in score.metrics.items() if name != "seen"},
         }
 
 
-def _asked_as(file: ReadFile, asked: LeafKey, installed: Mapping[str, Installed]) -> str:
+def _asked_as(file: ReadFile, asked: LeafKey, settings: Mapping[str, Any]) -> str:
     """Say the settings that a score heeds, where they are not the usual ones."""
-    read, heeds = file.content, list_leaves()[in_way(*asked)].heeds
+    read, heeds = file.content, leaf(asked).heeds
     told = {
         key: value
-        for key, value in _find_settings(file, asked, installed).items()
+        for key, value in settings.items()
         if key not in ("n_samples", "max_gen_toks") and (key not in Variant._fields or heeds(key))
     }
     told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None

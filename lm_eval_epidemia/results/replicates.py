@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import math
 import reprlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from lm_eval_epidemia.ask.way import Way
-from lm_eval_epidemia.benchmarks import WAYS, list_leaves
-from lm_eval_epidemia.benchmarks.intervention import INTERVENTION
-from lm_eval_epidemia.benchmarks.intervention.metrics import grade_effects
-from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
-from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.benchmarks.benchmark import Kept
 from lm_eval_epidemia.score.joint import Draws
 
 Bounds = tuple[float, float]
@@ -33,10 +26,6 @@ ROUNDING = 1e-3
 
 #: What may be between a metric and that of what was said, which was written exactly.
 SAME = 1e-4
-
-
-class Unusable(Exception):
-    """The truth of a task is here but unusable, with the reason."""
 
 
 class OwnSection(msgspec.Struct):
@@ -107,149 +96,23 @@ def read_draws(
     return draws
 
 
-class RecordedAnswers(NamedTuple):
-    """The answers to the prompts of a task, in order.
-
-    Attributes
-    ----------
-    odds : ndarray, shape (prompts,)
-        Log-odds of yes, in nats; 1 or -1 for a written answer. NaN if no answer was asked for or
-        could be read.
-    asked : ndarray of bool, shape (prompts,)
-    """
-
-    odds: Array
-    asked: NDArray[np.bool_]
-
-
-def read_said(text: str, prompts: int, written: bool) -> RecordedAnswers:
-    """Read the recorded answers of a task.
-
-    Parameters
-    ----------
-    text : str
-        A number for each prompt, separated by spaces; "-" if it was not asked, "?" if no answer
-        could be read.
-    prompts : int
-        How many the task has.
-    written : bool
-        Whether answers were written: each is 1 or -1.
+def check_kept(kept: Kept, numbers: Mapping[str, float], primary: str) -> Kept:
+    """Check the metrics in a file against those of the recorded answers.
 
     Raises
     ------
     ValueError
-        If it is not what `harness` writes, with the reason.
+        If a metric differs.
     """
-    parts = text.split()
-    if len(parts) != prompts:
-        raise ValueError(f"{len(parts)} recorded answers, expected {prompts}")
-    asked = np.array([part != "-" for part in parts])
-    try:
-        odds = np.array([math.nan if part in ("-", "?") else float(part) for part in parts])
-    except ValueError:
-        odds = np.array([math.inf])
-    answers = odds[~np.isnan(odds)]
-    named = sum(part in ("-", "?") for part in parts) == np.isnan(odds).sum()
-    if not named or not (np.abs(answers) <= MOST).all():
-        raise ValueError(
-            f"the recorded answers are {reprlib.repr(text)}, expected numbers, - and ?"
-        )
-    if written and not np.isin(answers, (-1, 1)).all():
-        raise ValueError(f"the recorded replies are {reprlib.repr(text)}, expected 1, -1, - and ?")
-    return RecordedAnswers(odds, asked)
-
-
-class Keeping(NamedTuple):
-    """How to read the recorded answers of a benchmark, and recompute its metrics.
-
-    Attributes
-    ----------
-    read : callable
-        From a line, the truth and the way to the answers; ValueError, with the reason, if `harness`
-        does not write such a line.
-    again : callable
-        From the line, the truth and the answers to metrics by name, including the primary one.
-    draws : callable, optional
-        From the answers to the draws of the headline metric, if that is not the primary metric
-        (whose draws are in the file).
-    """
-
-    read: Callable[[str, Any, Way], Any]
-    again: Callable[[str, Any, Any], Mapping[str, float]]
-    draws: Callable[[Any], Draws | None] = lambda said: None
-
-
-def _accuracy(_text: str, truth: Any, answers: RecordedAnswers) -> dict[str, float]:
-    right = grade_effects(truth, *answers).right
-    return {INTERVENTION.primary: float(right.mean()) if len(right) else math.nan}
-
-
-#: By benchmark.
-KEEPING = {
-    INTERVENTION.name: Keeping(
-        lambda text, truth, way: read_said(text, len(truth.prompts), way.generated), _accuracy
-    ),
-    PRIOR.name: Keeping(metrics.judge_line, metrics.read_metrics, metrics.win_draws),
-}
-
-
-def headline_draws(name: str, said: Any) -> Draws | None:
-    """Return the draws of a task's headline metric from its answers; None without answers."""
-    return None if said is None else KEEPING[list_leaves()[name].benchmark.name].draws(said)
-
-
-def check_said(name: str, text: str, numbers: Mapping[str, float], fingerprint: Any) -> Any:
-    """Read the recorded answers of a task, and check its metrics against them.
-
-    Parameters
-    ----------
-    name : str
-        As lm-eval names it.
-    text : str
-        The line that `harness` keeps.
-    numbers : mapping of str to float
-        The metrics in the file; the primary one is NaN if answers were not finite.
-    fingerprint : optional
-        Fingerprint of the truth that the questions were made from.
-
-    Returns
-    -------
-    object or None
-        As from `Keeping.read`; None if its prompts are unknown here.
-
-    Raises
-    ------
-    ValueError
-        As for `Keeping.read`, or if a metric differs.
-    Unusable
-        If the truth of the task is damaged here.
-    """
-    known, way = list_leaves()[name], WAYS[list_leaves()[name].way]
-    primary = known.benchmark.primary
-    if math.isnan(numbers[primary]):
-        return None
-    try:
-        truth = way.load(known.entry.name)
-    except EpidemiaError as error:
-        raise Unusable(str(error)) from None
-    if (fingerprint or truth.fingerprint) != truth.fingerprint:
-        return None
-    keeping = KEEPING[known.benchmark.name]
-    try:
-        answers = keeping.read(text, truth, way)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    for metric, again in keeping.again(text, truth, answers).items():
+    for metric, again in kept.numbers.items():
         value = numbers.get(metric, math.nan)
         # What is not known says nothing wrong.
         if math.isnan(value) or (metric != primary and math.isnan(again)):
             continue
         if value != again and not abs(again - value) <= SAME * max(1.0, abs(value)):
             here, there = _short(value), _short(again)
-            raise ValueError(
-                f"{name}: the {metric} is {here}, but the recorded answers give {there}"
-            )
-    return answers
+            raise ValueError(f"the {metric} is {here}, but the recorded answers give {there}")
+    return kept
 
 
 def _short(value: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, compare_task
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.decode import POPULATION, LeafKey, TaskScore, leaf
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.score import monte_carlo
 
 #: By how much a probability may be off that was kept to six significant digits, and a little more.
@@ -254,47 +254,3 @@ def _check_shares(q: Array) -> Array:
     if not (np.abs(q.sum(axis=-1) - 1) <= q.shape[-1] * KEPT).all():
         raise ValueError("probabilities do not sum to 1")
     return q
-
-
-def join_shards(asked: LeafKey, paths: Sequence[Path]) -> TaskScore | None:
-    """Return the score of a task whose prompts a run answered in several files (``--samples``).
-
-    Parameters
-    ----------
-    asked : Asked
-    paths : sequence of Path
-        Result files of one run, the newest last, with samples beside them.
-
-    Returns
-    -------
-    TaskScore or None
-        None if the newest file has all prompts that the others have.
-
-    Raises
-    ------
-    EpidemiaError
-        If samples are missing or damaged, or a prompt was answered in two ways.
-    """
-    answers: dict[tuple[int, int], Any] = {}
-    newest: list[Any] = []
-    for path in paths:
-        if (file := sample_file(path, asked)) is None:
-            raise EpidemiaError(f"{path} has no samples: run its part again with --log_samples")
-        newest = answers_in(file, asked)
-        for answer in newest:
-            before = answers.setdefault((answer.cell, answer.place), answer)
-            if before.value != answer.value:
-                raise EpidemiaError(f"{path} answers prompts of the others in another way")
-    if len(newest) == len(answers):
-        return None
-    of, whole = leaf(asked), [*answers.values()]
-    with mute_warnings():
-        measured = of.benchmark.measure(whole)
-    values = {
-        name: metric.of_answers(whole) if metric.of else measured.numbers.get(name, math.nan)
-        for name, metric in of.metrics.items()
-        if not (name.endswith("_stderr") or metric.of_text)
-    }
-    at, population = (measured.draws.get(name) for name in (of.benchmark.primary, POPULATION))
-    score = values.pop(of.benchmark.primary)
-    return TaskScore(score, at, values, population, said=measured.kept)

@@ -128,21 +128,6 @@ def average_clusters(values: Sequence[float], clusters: Sequence[Hashable]) -> C
     return Clustered(mean, error, layout.freedom)
 
 
-class VariancePrior(NamedTuple):
-    """Where variances come from: each is `variance` times an inverse chi-square over its freedom.
-
-    Attributes
-    ----------
-    freedom : float
-        d0 > 0; infinite if the variances do not differ more than by chance.
-    variance : float
-        s0^2.
-    """
-
-    freedom: float
-    variance: float
-
-
 def _inverse_trigamma(x: Array) -> Array:
     """Solve trigamma(y) = x > 0, by Newton's method on 1 / trigamma, which is convex."""
     y = 0.5 + 1 / x
@@ -157,6 +142,8 @@ def _inverse_trigamma(x: Array) -> Array:
 
 def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[Array, Array]:
     """Fit priors of variances by the moments of their logarithms.
+
+    Each variance is s0^2 times an inverse chi-square over its freedom, d0.
 
     If ``s^2 ~ s0^2 F(d, d0)``, then ``e = log s^2 - digamma(d / 2) + log(d / 2)`` has mean ``log
     s0^2 - digamma(d0 / 2) + log(d0 / 2)`` and variance ``trigamma(d / 2) + trigamma(d0 / 2)``
@@ -173,7 +160,7 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
     Returns
     -------
     freedom, variance : ndarray, shape (...)
-        As `VariancePrior` has them.
+        d0 > 0, infinite if the variances do not differ more than by chance; and s0^2.
     """
     half = freedom / 2
     mean = np.asarray(mean) - special.digamma(half) + math.log(half)
@@ -182,27 +169,6 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
     own = _inverse_trigamma(np.where(differ, excess, 1.0))
     shift = np.where(differ, special.digamma(own) - np.log(own), 0.0)
     return np.where(differ, 2 * own, math.inf + 0 * excess), np.exp(mean + shift)
-
-
-def moderate_variance(of: Clustered, prior: VariancePrior, most: float = math.inf) -> Clustered:
-    """Shrink the variance of a mean towards the prior of such variances.
-
-    Parameters
-    ----------
-    of : Clustered
-        With d > 0 degrees of freedom.
-    prior : Prior
-    most : float
-        Degrees of freedom are at most these: what all variances at hand have together.
-
-    Returns
-    -------
-    Clustered
-        With the variance ``(d0 s0^2 + d s^2) / (d0 + d)`` and ``d0 + d`` degrees of freedom.
-    """
-    share = 1.0 if math.isinf(prior.freedom) else prior.freedom / (prior.freedom + of.freedom)
-    variance = share * prior.variance + (1 - share) * of.error**2
-    return Clustered(of.mean, math.sqrt(variance), min(prior.freedom + of.freedom, most))
 
 
 #: What tests are called.

@@ -11,7 +11,7 @@ import numpy as np
 from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.intervention import questions
-from lm_eval_epidemia.benchmarks.intervention.metrics import measure
+from lm_eval_epidemia.benchmarks.intervention.metrics import measure, read_kept
 from lm_eval_epidemia.benchmarks.intervention.questions import CausalQuestion, GraphQuestions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.core.distance import Array
@@ -37,6 +37,7 @@ class Interventions(Benchmark):
         "returns its prompts"
     )
     measure = staticmethod(measure)
+    read_kept = staticmethod(read_kept)
     cells = staticmethod(questions.cells_of)
 
     def entries(self) -> dict[str, TaskEntry]:

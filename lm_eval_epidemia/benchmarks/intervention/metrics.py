@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import hashlib
 import math
+import reprlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.benchmarks.benchmark import Kept, Measurement
 from lm_eval_epidemia.benchmarks.intervention.names import load_pairs
 from lm_eval_epidemia.benchmarks.intervention.questions import GraphQuestions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
@@ -26,6 +29,9 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.estimates import NOTHING, Estimate, shares_of, subtract_paired
 from lm_eval_epidemia.score.joint import Draws
+
+#: No recorded log-odds are larger.
+MOST_ODDS = 1e9
 
 
 class Graded(NamedTuple):
@@ -232,6 +238,60 @@ def _format_kept(truth: GraphQuestions, answers: Sequence[Any]) -> str:
         "-" if cell not in cells else "?" if math.isnan(cells[cell]) else f"{cells[cell]:.4g}"
         for cell in range(len(truth.prompts))
     )
+
+
+class RecordedAnswers(NamedTuple):
+    """The answers to the prompts of a task, in order.
+
+    Attributes
+    ----------
+    odds : ndarray, shape (prompts,)
+        Log-odds of yes, in nats; 1 or -1 for a written answer. NaN if no answer was asked for or
+        could be read.
+    asked : ndarray of bool, shape (prompts,)
+    """
+
+    odds: Array
+    asked: NDArray[np.bool_]
+
+
+def read_said(text: str, prompts: int, written: bool) -> RecordedAnswers:
+    """Read the answers that `measure` keeps.
+
+    Parameters
+    ----------
+    text : str
+        A number for each prompt, separated by spaces; "-" if it was not asked, "?" if no answer
+        could be read.
+    prompts : int
+        How many the task has.
+    written : bool
+        Whether answers were written: each is 1 or -1.
+
+    Raises
+    ------
+    ValueError
+        If it is not such a line, with the reason.
+    """
+    parts = np.array(text.split())
+    if len(parts) != prompts:
+        raise ValueError(f"{len(parts)} recorded answers, expected {prompts}")
+    is_read, odds = ~np.isin(parts, ("-", "?")), np.full(prompts, math.nan)
+    with suppress(ValueError):
+        odds[is_read] = parts[is_read].astype(float)
+    if not (np.abs(odds[is_read]) <= MOST_ODDS).all():
+        raise ValueError(
+            f"the recorded answers are {reprlib.repr(text)}, expected numbers, - and ?"
+        )
+    if written and not np.isin(odds[is_read], (-1, 1)).all():
+        raise ValueError(f"the recorded replies are {reprlib.repr(text)}, expected 1, -1, - and ?")
+    return RecordedAnswers(odds, parts != "-")
+
+
+def read_kept(text: str, truth: GraphQuestions, way: Way) -> Kept:
+    """Read the line that `measure` keeps, and grade it."""
+    said = read_said(text, len(truth.prompts), way.generated)
+    return Kept(said, {"accuracy": _mean(grade_effects(truth, *said).right)})
 
 
 def pick_effects(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:

@@ -52,6 +52,7 @@ class Observation(Benchmark):
     says = "Score, 0 to 100"
     digits = 1
     groups_version = TASK_VERSION
+    of_surveys = True
     unions = {
         STANDIN: "44 of the 94 published tasks of epidemia_high, and stand-ins for the 50 tasks "
         "without shipped truth: NHIS for BRFSS (39), lifetime for past-month cigarette use "

@@ -8,7 +8,7 @@ from typing import Any
 from lm_eval_epidemia.ask.way import Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, TaskEntry
 from lm_eval_epidemia.benchmarks.prior import respondents
-from lm_eval_epidemia.benchmarks.prior.metrics import measure
+from lm_eval_epidemia.benchmarks.prior.metrics import measure, read_kept
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, cells_of
 from lm_eval_epidemia.benchmarks.prior.ways import WAYS
@@ -32,12 +32,14 @@ class Priors(Benchmark):
     says = "Share of quantities on which stated priors beat five real answers"
     digits = 3
     kinds = respondents.KINDS
+    has_samples = True
     without_anchors = (
         "asks for a model's priors about quantities, and has no anchors; 'epidemia quantities "
         "list {task}' prints the true values"
     )
     available = staticmethod(store.list_available)
     measure = staticmethod(measure)
+    read_kept = staticmethod(read_kept)
     answers = staticmethod(respondents.simulate_priors)
     cells = staticmethod(cells_of)
 

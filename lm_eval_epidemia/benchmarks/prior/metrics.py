@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lm_eval_epidemia.ask.way import Way
-from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.benchmark import Kept, Measurement
 from lm_eval_epidemia.benchmarks.prior import judged, respondents, ways
 from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors, Judged, make_priors, mean_of
 from lm_eval_epidemia.benchmarks.prior.quantities import families
@@ -493,7 +493,7 @@ def rank(known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     return Estimate(r, spread, number, number - 1)
 
 
-def judge_line(text: str, truth: Quantities, way: Way) -> JudgedTask:
+def read_kept(text: str, truth: Quantities, way: Way) -> Kept:
     """Judge what results keep of a task; see `measure`.
 
     Raises
@@ -501,7 +501,7 @@ def judge_line(text: str, truth: Quantities, way: Way) -> JudgedTask:
     ValueError
         If it is not what `harness` writes of these quantities asked in this way, with the reason.
     """
-    stated, complete = read_answers(text, truth), find_asked(text)
+    stated, answered = read_answers(text, truth), math.nan
     is_stated = isinstance(stated, FamilyPriors)
     got = (stated.a if isinstance(stated, FamilyPriors) else stated).shape[1]
     number = way.prompts(truth, None) if way.generated else len(ways.points(truth.quantities[0]))
@@ -509,13 +509,8 @@ def judge_line(text: str, truth: Quantities, way: Way) -> JudgedTask:
         kinds = ("log-probabilities", "priors")
         expected = f"{number} {kinds[way.generated]}"
         raise ValueError(f"got {got} {kinds[is_stated]} of each quantity, expected {expected}")
-    return judge_stated(truth, stated, complete)
-
-
-def read_metrics(text: str, _truth: Quantities, known: JudgedTask) -> dict[str, float]:
-    """Return the metrics of a task, as lm-eval has them, of what `judge_line` made of a line."""
-    answered = math.nan
-    if isinstance(known.stated, FamilyPriors):
-        replies = [reply for reply in text.replace(" | ", ";").split(";") if reply != "-"]
-        answered = sum(reply != "?" for reply in replies) / len(replies)
-    return {"answered": answered, **list_metrics(known)}
+    if is_stated:
+        replies = [reply for reply in text.replace(" | ", ";").split(";") if reply != _UNASKED]
+        answered = sum(reply != _UNREAD for reply in replies) / len(replies)
+    known = judge_stated(truth, stated, find_asked(text))
+    return Kept(known, {"answered": answered, **list_metrics(known)}, win_draws(known))

@@ -28,13 +28,13 @@ from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
-from lm_eval_epidemia.findings.notes import list_notes
+from lm_eval_epidemia.findings.leaderboard import list_notes
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
-from lm_eval_epidemia.report.site import method, models, replies, tasks
+from lm_eval_epidemia.report.site import method, models, tasks
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
@@ -132,7 +132,7 @@ def _write_pages(folder: Path, results: Results) -> None:
             file = f"finding-{name}.html"
             listed.append((file, finding.title, says))
             page(file, "finding.html", finding=finding, says=says)
-    kept = replies.of_models(results)
+    kept = models.collect_replies(results)
     page("findings.html", listed=listed, replies=bool(kept))
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}

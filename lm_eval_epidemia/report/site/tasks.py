@@ -16,11 +16,10 @@ from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import collect_answers
+from lm_eval_epidemia.findings.cells import LISTED, collect_answers
 from lm_eval_epidemia.findings.compare import POPULATION
-from lm_eval_epidemia.findings.countries import countries_of
 from lm_eval_epidemia.findings.references import find_part, score_known
-from lm_eval_epidemia.findings.task import LISTED
+from lm_eval_epidemia.findings.single_groups import countries_of
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.decode import LeafKey, leaf

@@ -4,9 +4,8 @@
 asking; a blank is a score published as NaN. ``interventions.csv`` has a row per number that the
 study on causal graphs prints: table, way of asking, model, source of names, graph, intervened
 variable, effects in the mean, accuracy and standard error; a blank is what a table does not
-separate or print. ``priors.csv`` has a row per figure of the study on priors: the authors' printed
-number, and that of their released results for sets that do not ship (alanarenda/openestimate, MIT
-License); their answers to the set that ships are scored here.
+separate or print. ``priors.csv`` has the released results of the study on priors for sets that do
+not ship (alanarenda/openestimate, MIT License); its answers to the set that ships are scored here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,9 +27,8 @@ from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES
 from lm_eval_epidemia.benchmarks.intervention.questions import TASKS
 from lm_eval_epidemia.benchmarks.prior import PRIOR
 from lm_eval_epidemia.benchmarks.prior.judged import make_priors
-from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask, judge_stated, win_draws, win_rate
+from lm_eval_epidemia.benchmarks.prior.metrics import judge_stated, win_draws, win_rate
 from lm_eval_epidemia.benchmarks.prior.quantities import answers, store
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.results.naming import KNOWN, Weights
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import all_tasks
@@ -137,52 +135,16 @@ def _intervened() -> Iterator[Row]:
             yield tasks[names], way, model, float(mean), {}
 
 
-@lru_cache(maxsize=1)
-def claims() -> pd.DataFrame:
-    """Return the figures of the study on priors: measure, set, model, printed, released."""
-    return _load_table("priors.csv", dtype=str, keep_default_na=False)
-
-
-class Stating(NamedTuple):
-    """A published run of a model that stated priors: its experiment, settings and answers."""
-
-    experiment: str
-    model: str
-    settings: dict[str, str]
-    known: JudgedTask
-
-
-def load_stating() -> tuple[Stating, ...]:
-    """Return the published runs that stated priors, scored here."""
-    return _load_stating(store.load_quantities(answers.PUBLISHED).fingerprint)
-
-
-@lru_cache(maxsize=1)
-def _load_stating(_fingerprint: str) -> tuple[Stating, ...]:
+def _find_stated() -> Iterator[Row]:
+    for name, model, value in _load_table("priors.csv").itertuples(index=False):
+        yield SETS[name], PRIOR.plain.name, model, float(value), {}
     truth = store.load_quantities(answers.PUBLISHED)
     everywhere = np.ones(len(truth.quantities), dtype=bool)
-    runs = []
     for run in answers.runs(truth):
-        said = run.temperature_or_effort
-        settings = {
-            "protocol": run.protocol.replace("-", "_"),
-            "system prompt": run.system_prompt,
-            "temperature": said if said[0].isdigit() else "",
-            "reasoning effort": "" if said[0].isdigit() else said,
-        }
-        known = judge_stated(truth, make_priors(run.priors), everywhere)
-        runs.append(Stating(run.experiment, run.model, settings, known))
-    return tuple(runs)
-
-
-def _find_stated() -> Iterator[Row]:
-    for measure, name, model, _, given in claims().itertuples(index=False):
-        if measure == f"prior beats {SIZES[0]}" and given:
-            yield SETS[name], PRIOR.plain.name, model, float(given), {}
-    for run in load_stating():
-        way = run.settings["protocol"]
+        way = run.protocol.replace("-", "_")
         # The plain protocol was asked of all models in one experiment, the others in another.
         is_plain = way == PRIOR.plain.name
-        if run.settings["system prompt"] == BASE and is_plain == (run.experiment == COMPARED):
-            more = {"draws": win_draws(run.known), "said": run.known}
-            yield answers.PUBLISHED, way, run.model, win_rate(run.known), more
+        if run.system_prompt == BASE and is_plain == (run.experiment == COMPARED):
+            known = judge_stated(truth, make_priors(run.priors), everywhere)
+            more = {"draws": win_draws(known), "said": known}
+            yield answers.PUBLISHED, way, run.model, win_rate(known), more
