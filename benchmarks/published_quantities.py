@@ -95,15 +95,15 @@ def _stats(row: Any) -> DomainStats:
 def _quantity(row: Any, marginals: dict[str, Any]) -> Quantity:
     base, conditions = row.base_variable, _conditions(row)
     variable = VARIABLES[base]
-    share = isinstance(variable, YesNoVariable)
+    family = row.ground_truth_distribution_type
     return Quantity(
         name=row.variable,
         base=base,
         conditions=conditions,
-        family=row.ground_truth_distribution_type,
+        family=family,
         unit="" if isinstance(variable, YesNoVariable) else variable.unit,
         wording=word_published(base, conditions),
-        **list_numbers(_stats(row), int(row.n), _stats(marginals[base]), share),
+        **list_numbers(_stats(row), int(row.n), _stats(marginals[base]), family),
     )
 
 

@@ -385,12 +385,8 @@ def test_an_interrupted_build_goes_on(raw, declare, monkeypatch):
     assert len(again) == 2 and not set(again) & set(done)
 
 
-def test_a_set_that_is_there_is_left_and_another_asks_for_replace(raw, first, monkeypatch):
+def test_another_set_asks_for_replace(raw, first):
     before = contents(first.folder)
-    with monkeypatch.context() as patched:
-        patched.setattr(building, "build_tasks", lambda *a, **k: pytest.fail("built again"))
-        made(raw)
-    assert contents(first.folder) == before
     for other in ({"n": 5}, {"dimension": [1]}, {"outcomes": ["mood"]}, {"replicates": 10}):
         with pytest.raises(EpidemiaError, match="or replace that set with --replace"):
             made(raw, **other)

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from lm_eval_epidemia.benchmarks.prior import PRIOR, judged
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.imported import import_quantities
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DRAWS, SIZES
+from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES
 from lm_eval_epidemia.cli import app
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 FILES = [Path(__file__).parent / f"data/sample_{kind}.json" for kind in ("variables", "baselines")]
 
@@ -113,40 +112,6 @@ def test_units_slices_and_people_are_read_from_the_texts_of_other_domains(
         1
     ].wording == "the average total raised in millions USD for invented " + ("companies")
     assert [each.level for each in made.quantities[3].conditions] == ["Retail", "3rd quarter"]
-
-
-def test_answers_may_stand_in_place_of_posteriors(tmp_path, variables, baselines):
-    """The files of today have lognormal fits too, which are passed over."""
-    rng = np.random.default_rng(3)
-    drawn = {
-        name: {
-            str(size): (
-                rng.random((DRAWS, size)) < 0.3 if "beta" in of else rng.random((DRAWS, size))
-            )
-            for size in SIZES
-        }
-        for name, of in ((name, each.values()) for name, each in variables.items())
-    }
-    told = {
-        name: {size: values.astype(float).tolist() for size, values in of.items()}
-        | {"5_lognorm": [{"mu": 11.5, "sigma": 0.1}]}
-        for name, of in drawn.items()
-    }
-    fits = {name: each | {"mean_lognormal": 1.0} for name, each in variables.items()}
-    made = import_quantities(write(tmp_path, fits, told))
-    for place, quantity in enumerate(made.quantities):
-        for at, size in enumerate(SIZES):
-            values = drawn[quantity.name][str(size)]
-            assert made.baseline.mean[place, at] == pytest.approx(values.mean(axis=1))
-            assert made.baseline.variance[place, at] == pytest.approx(values.var(axis=1))
-            assert (made.baseline.size[place, at] == size).all()
-    told["easy_4"]["10"][0] = [1.0]
-    with pytest.raises(EpidemiaError, match=r"at least 10 items.* or of lists of the answers"):
-        import_quantities(write(tmp_path, variables, told))
-    told["easy_13"]["5"][0] = [2.0] * 5
-    told["easy_4"] = baselines["easy_4"]
-    with pytest.raises(EpidemiaError, match="less than or equal to 1"):
-        import_quantities(write(tmp_path, variables, told))
 
 
 def test_the_example_of_the_page_makes_files_that_are_imported(tmp_path, monkeypatch):

@@ -113,35 +113,7 @@ def test_who_says_the_same_of_everybody_agrees_with_no_order():
     # As letters give it: the same but for rounding.
     same = np.tile([0.3, 0.7], (6, 1)) + 1e-12 * np.arange(6)[:, None] * [1, -1]
     assert scales.rank_agreement(p, same) == 0
-    assert scales.agreement_by_chance(p, same) == 1
     assert math.isnan(scales.rank_agreement(p[:1], same[:1]))
-    assert math.isnan(scales.agreement_by_chance(p[:1], same[:1]))
-
-
-@pytest.mark.parametrize("levels", [2, 3])
-def test_chance_is_that_of_all_orders(levels):
-    """Six cells have 720 orders; scipy tries all of these too."""
-    rng = np.random.default_rng(7)
-    p, q = rng.dirichlet(np.ones(levels), (2, 6))
-    theirs = stats.permutation_test(
-        (np.arange(6),),
-        lambda order: scales.rank_agreement(p[order], q),
-        permutation_type="pairings",
-        n_resamples=np.inf,
-        alternative="greater",
-    )
-    assert scales.agreement_by_chance(p, q) == theirs.pvalue  # both count orders, and divide by 720
-
-
-def test_chance_with_many_cells_is_drawn():
-    rng = np.random.default_rng(11)
-    p, q = rng.dirichlet(np.ones(2), (2, 30))
-    theirs = stats.spearmanr(p[:, 0], q[:, 0], alternative="greater").pvalue
-    # Four binomial standard errors of the draws, and what Student's t is off by.
-    reach = 4 * math.sqrt(theirs * (1 - theirs) / scales.DRAWS) + 0.01
-    assert scales.agreement_by_chance(p, q) == pytest.approx(theirs, abs=reach)
-    assert scales.agreement_by_chance(p, p) == 1 / (scales.DRAWS + 1)
-    assert scales.agreement_by_chance(p, q) == scales.agreement_by_chance(p, q)
 
 
 def test_the_last_digit_of_printed_tables():

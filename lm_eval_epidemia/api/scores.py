@@ -22,7 +22,6 @@ from lm_eval_epidemia.benchmarks.observation.beliefs import read_beliefs
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.score.joint import Draws, joint_error
-from lm_eval_epidemia.score.scales import agreement_by_chance
 from lm_eval_epidemia.score.score import Anchors
 
 
@@ -189,8 +188,7 @@ def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame
     -------
     DataFrame
         A row per scale: ``value``; ``error``, its standard error from the survey's sampling;
-        ``by_chance``, for ``rank agreement``, how often cells in random order agree at least as
-        well; ``draws``, for `joint_error`. ``total variation`` and ``Wasserstein-1`` (of more than
+        ``draws``, for `joint_error`. ``total variation`` and ``Wasserstein-1`` (of more than
         two ordered answers) are in [0, 1], ``Jensen-Shannon`` in bits, ``log score`` in nats
         (higher is better), ``rank agreement`` in [-1, 1]. With `cells` a row per cell: its
         conditions, ``weight``, and a column per scale except the last.
@@ -217,10 +215,7 @@ def other_scales(task: str | Truth, q: Any, cells: bool = False) -> pd.DataFrame
     names = [name for name in SCALES if name in known]
     frame = pd.DataFrame({"value": [known[name].value for name in names]}, index=names)
     frame["error"] = [joint_error([known[name].draws]) for name in names]
-    frame["by_chance"] = math.nan
     frame["draws"] = [known[name].draws for name in names]
-    if "rank agreement" in known:
-        frame.loc["rank agreement", "by_chance"] = agreement_by_chance(truth.p, elicited.q)
     return frame
 
 

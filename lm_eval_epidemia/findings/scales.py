@@ -37,11 +37,6 @@ from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS
 from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
-from lm_eval_epidemia.score.scales import agreement_by_chance
-
-#: Cells are in an order that is not by chance where the p-value is at most this; of fewer cells no
-#: order is that rare.
-CHANCE, FEWEST_CELLS = 0.05, 4
 
 #: Respondents that are known, asked what the runs were asked.
 KNOWN = {
@@ -56,21 +51,16 @@ def distances(results: Results) -> Finding:
     groups, left_out = group_answers(results)
     rows: list[dict[str, object]] = []
     for group in groups:
-        known, details, chances = [], [], []
+        known, details = [], []
         for asked, (part, elicited) in group.tasks.items():
             numbers = {
                 name.lower().replace(" ", "_").replace("-", "_"): number
                 for name, number in compare_on_scales(part, elicited).items()
             }
             known.append(numbers | {"best_log_score": ScaleValue(best_log_score(part), None)})
-            p = agreement_by_chance(part.p, elicited.q)
-            if len(part.p) >= FEWEST_CELLS:
-                chances.append(p)
-            of_task = {"task": in_way(*asked), "tasks": 1, "p_by_chance": p}
+            of_task = {"task": in_way(*asked), "tasks": 1}
             details.append(group.row | average_columns(known[-1:]) | of_task)
-        sure = 100 * sum(p <= CHANCE for p in chances) / len(chances) if chances else math.nan
-        in_order = {"in_order": sure, "in_order_tasks": len(chances)}
-        rows += [group.row | average_columns(known) | in_order, *details]
+        rows += [group.row | average_columns(known), *details]
     return make_finding("distances", rows, results.runs, left_out)
 
 

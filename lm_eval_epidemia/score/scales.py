@@ -6,13 +6,10 @@ that many replicates of a truth are compared at once. None of these is the score
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
-from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.distance import Array
 
@@ -27,10 +24,6 @@ WHOLE = 1e-6
 
 #: Answers that differ by less are the same; a quarter of what a bfloat16 tells apart near 1e-6.
 SAME = 1e-9
-
-#: Up to so many orders of the cells are all tried, those of seven; of more cells so many are drawn,
-#: with this seed.
-ALL, DRAWS, SEED = 5_040, 999, 81
 
 
 def total_variation(p: Array, q: Array) -> Array:
@@ -167,38 +160,3 @@ def rank_agreement(p: Array, q: Array) -> Array:
         return np.full(p.shape[:-2], math.nan)
     agreement = (_standard_ranks(p) * _standard_ranks(q)).sum(axis=-2)
     return np.asarray(agreement.mean(axis=-1))
-
-
-@lru_cache(maxsize=32)
-def _orders(cells: int) -> tuple[NDArray[np.int16], bool]:
-    """Return orders of the cells, shape (N, C), and whether these are all that there are."""
-    if math.factorial(cells) <= ALL:
-        return np.array(list(itertools.permutations(range(cells))), dtype=np.int16), True
-    rng = np.random.default_rng(SEED)
-    return np.array([rng.permutation(cells) for _ in range(DRAWS)], dtype=np.int16), False
-
-
-def agreement_by_chance(p: Array, q: Array) -> float:
-    """Probability that answers assigned to cells at random would agree at least as well.
-
-    The cells of q are permuted in every order, or in `DRAWS` random orders if there are many.
-
-    Parameters
-    ----------
-    p, q : ndarray, shape (C, K)
-
-    Returns
-    -------
-    float
-        One-sided p-value of `rank_agreement`, in (0, 1]; NaN for a single cell.
-    """
-    cells = len(q)
-    if cells < 2:
-        return math.nan
-    # Of two levels, one says what both do.
-    levels = slice(1 if q.shape[1] == 2 else None)
-    first, other = (_standard_ranks(values[:, levels]) for values in (p, q))
-    orders, all_of_them = _orders(cells)
-    agreement = np.einsum("ck,nck->n", first, other[orders])
-    as_good = int((agreement >= (first * other).sum() - SAME).sum())
-    return as_good / len(orders) if all_of_them else (as_good + 1) / (len(orders) + 1)

@@ -517,31 +517,17 @@ def build_set(
     paths.check_writable(folder)
     sample, is_joint = sample_of(data, replicates // 2)
     declared = hashlib.sha256(text.encode()).hexdigest()
-    if not _is_built(folder, data.key, declared, sample):
-        about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
-        work = building.Work(planned.schemes, replicates, jobs, progress=progress)
-        if skipped := building.build_tasks(
-            data, drawn.tasks, folder, work, sample=sample, fresh=about
-        ):
-            raise EpidemiaError(next(iter(skipped.values())))
-        # Last: until then no set of this name is whole, and none is used.
-        with paths.atomic_write(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        look()
+    about = {"seed": drawn.seed, "record": drawn.record, "declared": declared}
+    work = building.Work(planned.schemes, replicates, jobs, progress=progress)
+    if skipped := building.build_tasks(data, drawn.tasks, folder, work, sample=sample, fresh=about):
+        raise EpidemiaError(next(iter(skipped.values())))
+    # Last: until then no set of this name is whole, and none is used.
+    with paths.atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    look()
     scales = {task.name: Anchors.of(store.load_truth(task.name)) for task in drawn.tasks}
     below = [name for name, scale in scales.items() if is_short(scale.zero, scale.perfect)]
     return Made(planned, folder, is_joint, below)
-
-
-def _is_built(folder: Path, key: str, declared: str, sample: str) -> bool:
-    """Tell whether a set is there already, whole and with these replicates."""
-    try:
-        truth = store.read_registry(folder)[key]
-        same = truth["fresh"]["declared"] == declared and truth["sample"] == sample
-        files = [folder / file["name"] for file in truth["files"].values()]
-        return same and all(path.is_file() for path in (folder / fresh.TASKS, *files))
-    except (EpidemiaError, KeyError, TypeError):
-        return False
 
 
 def sample_of(data: Microdata, number: int) -> tuple[str, bool]:

@@ -7,6 +7,7 @@ other gives the probability of one of its levels, and levels as conditions.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -70,7 +71,7 @@ class Refused(EpidemiaError):
     """A slice that makes no quantity; the message says why."""
 
 
-def _require(fine: bool, why: str) -> None:
+def _require(fine: Any, why: str) -> None:
     """Refuse a slice of which something is not fine."""
     if not fine:
         raise Refused(why)
@@ -163,18 +164,11 @@ class Slices:
             and (way.measure or len(way.levels) <= MOST_LEVELS)
         }
 
-    @cached_property
-    def bases(self) -> dict[str, list[VariableLevel]]:
-        """What can be averaged, by variable; of two levels the first, the other is its rest."""
-        return {
-            name: [
-                VariableLevel(name, level)
-                for level in (
-                    [None] if way.measure else range(len(way.levels) if way.levels[2:] else 1)
-                )
-            ]
-            for name, way in self.variables.items()
-        }
+    def bases(self, name: str) -> list[VariableLevel]:
+        """Return what can be averaged of a variable; of two levels the first, not its rest."""
+        way = self.variables[name]
+        levels = range(len(way.levels) if way.levels[2:] else 1)
+        return [VariableLevel(name, level) for level in ([None] if way.measure else levels)]
 
     def conditions(self, name: str) -> list[VariableLevel]:
         """Return what can be known about people by a variable."""
@@ -221,15 +215,11 @@ class Slices:
         )
         met = wording.is_inside(value, low, high)
         share = met[people].sum() / len(there)
-        many = f"many people have one {choice.variable}, so that it has no quarters"
-        _require(QUARTER[0] <= share <= QUARTER[1], many)
-        same = set(value[people & met])
-        phrase = (
-            f"exactly {wording.format_value(same.pop(), way.measure.unit)}"
-            if len(same) == 1
-            else wording.format_bounds(low, high, way.measure.unit)
-        )
-        phrase = wording.measured_clause(way, phrase, self.subject)
+        _require(QUARTER[0] <= share <= QUARTER[1], f"{choice.variable} has no quarters")
+        bounds, same = wording.format_bounds(low, high, way.measure.unit), set(value[people & met])
+        if len(same) == 1:
+            bounds = f"exactly {wording.format_value(same.pop(), way.measure.unit)}"
+        phrase = wording.measured_clause(way, bounds, self.subject)
         return met, Condition(choice.variable, wording.QUARTERS[choice.level], phrase)
 
     def slice(self, name: str, base: VariableLevel, given: tuple[VariableLevel, ...]) -> _Slice:
@@ -266,37 +256,31 @@ class Slices:
         _require(n >= FEWEST, f"{n} people are in the slice, {FEWEST} are needed")
         for own, condition in zip(met, listed, strict=True):
             others = np.logical_and.reduce([there, *(mask for mask in met if mask is not own)])
-            hardly = f"{condition.variable} says hardly anything about the others"
-            _require(people.sum() <= (1 - NARROWS) * others.sum(), hardly)
+            narrows = people.sum() <= (1 - NARROWS) * others.sum()
+            _require(narrows, f"{condition.variable} says hardly anything about the others")
         value = self.value(base)
         told, marginal = estimate_domain(value, people, self.design), self.marginal(base)
         # Slices are chosen by their error among the PSUs with members of them, as when the sets
         # that ship were made: a seed goes on giving the same slices.
         alone = estimate_domain(value[people], people[people], self.design.of(people))
         _require(told.sd > 0 and alone.se > 0, "all are alike, or all were sampled together")
-        _require(
-            alone.told >= TOLD,
-            f"{alone.told:.0%} of the slice are in strata with several PSUs of it, {TOLD:.0%} are "
-            "needed to tell its error",
-        )
-        share = base.level is not None
-        for answer, fewer in ((1, "fewer"), (0, "all but fewer")) if share else ():
-            enough = self.units(people & (value == answer)) >= EITHER
-            _require(enough, f"{fewer} than {EITHER} people are counted")
-        same = np.unique(value[people], return_inverse=True)[1]
-        common = np.bincount(same, self.data.weight[people]).max() / self.data.weight[people].sum()
-        alike = f"{common:.0%} have one value, {COMMON:.0%} at most may"
-        _require(share or common <= COMMON, alike)
+        _require(alone.told >= TOLD, "too few are in strata with several PSUs of the slice")
+        way, everyone, label, unit = self.variables[base.variable], value[there], "", ""
+        if base.level is None:
+            assert way.measure is not None
+            unit, least = way.measure.unit, APART * abs(told.mean)
+            family = family_of(value[people], everyone, self.data.weight[there])
+            weight = self.data.weight[people]
+            same = np.unique(value[people], return_inverse=True)[1]
+            common = np.bincount(same, weight).max() / weight.sum()
+            _require(common <= COMMON, f"{common:.0%} have one value")
+        else:
+            family, least = "beta", APART
+            label = f" ({way.levels[base.level].label})"
+            either = (self.units(people & (value == answer)) for answer in (0, 1))
+            _require(min(either) >= EITHER, f"fewer than {EITHER} people are counted, or are not")
         apart = abs(told.mean - marginal.mean)
-        least = max(alone.se, APART if share else APART * abs(told.mean))
-        near = f"it is {apart:g} from the marginal, more than {least:g} is needed"
-        _require(not given or apart > least, near)
-        way, everyone = self.variables[base.variable], value[there]
-        family: Family = (
-            "beta" if share else family_of(value[people], everyone, self.data.weight[there])
-        )
-        label = "" if base.level is None else f" ({way.levels[base.level].label})"
-        unit = way.measure.unit if way.measure and not share else ""
+        _require(not given or apart > max(alone.se, least), f"it is {apart:g} from the marginal")
         clauses = [condition.phrase for condition in listed]
         quantity = Quantity(
             name=name,
@@ -305,7 +289,7 @@ class Slices:
             family=family,
             unit="dollars" if unit == "$" else unit,
             wording=wording.word_quantity(self.record, self.data.vintage, way, base.level, clauses),
-            **list_numbers(told, n, marginal, share, 0.0 if everyone.min() >= 0 else None),
+            **list_numbers(told, n, marginal, family, 0.0 if everyone.min() >= 0 else None),
         )
         return _Slice(quantity, people, value)
 
@@ -319,7 +303,7 @@ class Slices:
             # Each variable once before any is there with another of its levels.
             turns = [
                 (turn, rng.random(), bases[k])
-                for bases in self.bases.values()
+                for bases in map(self.bases, self.variables)
                 for turn, k in enumerate(rng.permutation(len(bases)))
             ]
             yield from ((base, ()) for *_, base in sorted(turns, key=lambda entry: entry[:2]))
@@ -328,7 +312,7 @@ class Slices:
             chosen = [names[k] for k in rng.permutation(len(names))[: conditions + 1]]
             if len({columns[name] for name in chosen}) <= conditions:
                 continue
-            listed = [self.bases[chosen[0]], *(self.conditions(name) for name in chosen[1:])]
+            listed = [self.bases(chosen[0]), *map(self.conditions, chosen[1:])]
             base, *given = (choices[rng.integers(len(choices))] for choices in listed)
             yield base, tuple(given)
 
@@ -407,7 +391,15 @@ def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
     pieces: list[_Slice] = []
     for conditions, difficulty in enumerate(DIFFICULTIES):
         wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
-        kept = _some(slices, conditions, difficulty, wanted, rng)
+        kept: list[_Slice] = []
+        seen: set[Any] = set()
+        for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
+            if len(kept) == wanted or attempt == ATTEMPTS * max(wanted, AT_LEAST):
+                break
+            if (same := (base, frozenset(given))) not in seen:
+                with suppress(Refused):
+                    kept.append(slices.slice(f"{difficulty}_{len(kept)}", base, given))
+                    seen.add(same)
         if len(kept) < wanted:
             raise EpidemiaError(
                 f"{slices.record.survey} {slices.data.vintage} has only {len(kept)} suitable "
@@ -416,25 +408,6 @@ def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
             )
         pieces += kept
     return pieces
-
-
-def _some(
-    slices: Slices, conditions: int, difficulty: str, wanted: int, rng: np.random.Generator
-) -> list[_Slice]:
-    """Return the first so many of a difficulty that are not refused and not there already."""
-    kept: list[_Slice] = []
-    seen: set[Any] = set()
-    for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
-        if len(kept) == wanted or attempt == ATTEMPTS * max(wanted, AT_LEAST):
-            break
-        if (same := (base, frozenset(given))) in seen:
-            continue
-        try:
-            kept.append(slices.slice(f"{difficulty}_{len(kept)}", base, given))
-        except Refused:
-            continue
-        seen.add(same)
-    return kept
 
 
 def _error_said(design: SampleDesign, data: Microdata) -> str:

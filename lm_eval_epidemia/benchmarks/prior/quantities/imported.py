@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from lm_eval_epidemia.benchmarks.prior.judged import FLAT_SD
@@ -31,7 +30,6 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
     Quantities,
     Quantity,
     Sums,
-    count_alike,
     list_numbers,
     stack_draws,
 )
@@ -55,6 +53,10 @@ class _Variable(BaseModel):
     family: Family = Field(alias="ground_truth_distribution_type")
     text: Annotated[str, Field(alias="variable", min_length=1)]
 
+    @property
+    def stats(self) -> DomainStats:
+        return DomainStats(self.mean, self.std, self.se)
+
 
 class _NormalPosterior(BaseModel):
     mu: FiniteFloat
@@ -77,24 +79,16 @@ class _BetaPosterior(BaseModel):
         return Sums(share, share * (1 - share), size)
 
 
-def _sums_of(draw: Any, form: type[_NormalPosterior | _BetaPosterior], size: int) -> Sums:
-    """Return what a draw comes to: a posterior of the public form, or a list of its answers."""
-    if not isinstance(draw, list):
-        return form.model_validate(draw).sums(size)
-    bounds = Field(ge=0, le=1) if form is _BetaPosterior else Field()
-    answers = Annotated[
-        list[Annotated[FiniteFloat, bounds]], Field(min_length=size, max_length=size)
-    ]
-    return count_alike(np.array(TypeAdapter(answers).validate_python(draw)))
-
-
 _VARIABLES = TypeAdapter(dict[str, _Variable])
+_DRAWN = Field(min_length=DRAWS, max_length=DRAWS)
+_MEANS = TypeAdapter(Annotated[list[_NormalPosterior], _DRAWN])
+_SHARES = TypeAdapter(Annotated[list[_BetaPosterior], _DRAWN])
 
 _FORM = (
     "expected OpenEstimate's NAME_variables.json (by variable: mean, std, se, variable, "
     "base_variable, conditions, ground_truth_distribution_type) and NAME_baselines.json (by "
     f"variable and by each of {', '.join(map(str, SIZES))}: a list of {DRAWS} posteriors, which "
-    "have mu and sigma for a mean, alpha and beta for a share, or of lists of the answers drawn)"
+    "have mu and sigma for a mean, alpha and beta for a share)"
 )
 
 #: In what a mean is measured, as the texts say it: "in units of ug/L", "(in dollars)", "in cm".
@@ -182,11 +176,8 @@ def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _people(variable: _Variable, baselines: Any) -> int:
     """Return how many are in a slice: as the file says, or as their standard error does."""
-    number = None
-    with suppress(LookupError, TypeError):
-        number = baselines["all"][0]["actual_n"]
-    if isinstance(number, int):
-        return number
+    with suppress(LookupError, TypeError, ValueError):
+        return int(baselines["all"][0]["actual_n"])
     return round((variable.std / variable.se) ** 2)
 
 
@@ -199,8 +190,7 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
             f"{variable.base_variable} without conditions, whose mean and std define the flat "
             "prior: add it"
         )
-    is_share = variable.family == "beta"
-    told = None if is_share else _UNIT.search(base.text)
+    told = None if variable.family == "beta" else _UNIT.search(base.text)
     unit = told[told.lastgroup or 0] if told else ""
     # A mean of what is positive for everybody together is one of what cannot be negative.
     least = 0.0 if base.mean > 0 else None
@@ -213,37 +203,25 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
         family=variable.family,
         unit=_SIGNS.get(unit, unit),
         wording=variable.text[:1].lower() + variable.text[1:].rstrip(". "),
-        **list_numbers(_stats(variable), n, _stats(base), is_share, least),
+        **list_numbers(variable.stats, n, base.stats, variable.family, least),
     )
-
-
-def _stats(variable: _Variable) -> DomainStats:
-    return DomainStats(variable.mean, variable.std, variable.se)
 
 
 def _level(on: _Variable | None, level: Any) -> str:
     """Name a level: of a number its quarter, of a share yes or no."""
-    if on is not None and level in range(4):
-        if on.family != "beta":
-            return QUARTERS[int(level)]
-        if level in (0, 1):
-            return "Yes" if level else "No"
-    return str(level)
+    names = () if on is None else ("No", "Yes") if on.family == "beta" else QUARTERS
+    return names[int(level)] if level in range(len(names)) else str(level)
 
 
 def _sums(name: str, family: Family, baselines: Mapping[str, Any], path: Path) -> list[list[Sums]]:
     """Return what the draws of a variable come to, by size."""
-    form = _BetaPosterior if family == "beta" else _NormalPosterior
+    form = _SHARES if family == "beta" else _MEANS
     listed = []
     for size in SIZES:
         try:
-            sums = [_sums_of(draw, form, size) for draw in baselines[name][str(size)]]
-        except (ValueError, LookupError, TypeError, ZeroDivisionError) as error:
-            fault = describe_problem(error) if isinstance(error, ValueError) else "missing or empty"
-        else:
-            fault = "" if len(sums) == DRAWS else f"{len(sums)} draws"
-        if fault:
+            posteriors = form.validate_python(baselines.get(name, {}).get(str(size)))
+            listed.append([posterior.sums(size) for posterior in posteriors])
+        except (ValueError, AttributeError, ZeroDivisionError) as error:
             about = f"draws of {size} answers about {name} ({family})"
-            raise EpidemiaError(f"{path}: {about}: {fault}; {_FORM}")
-        listed.append(sums)
+            raise EpidemiaError(f"{path}: {about}: {describe_problem(error)}; {_FORM}") from error
     return listed

@@ -17,7 +17,6 @@ Andreas, Mike Cafarella).
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -96,14 +95,12 @@ class MeasuredVariable(NamedTuple):
     unit: str
 
 
-def _variables() -> dict[str, YesNoVariable | MeasuredVariable]:
-    """Read ``nhanes.yaml``."""
-    data = read_yaml(__package__, "nhanes.yaml")
-    measured = {name: MeasuredVariable(**told) for name, told in data["measured"].items()}
-    return measured | {name: YesNoVariable(**told) for name, told in data["answered"].items()}
+_TOLD = read_yaml(__package__, "nhanes.yaml")
 
-
-VARIABLES: Mapping[str, YesNoVariable | MeasuredVariable] = _variables()
+VARIABLES: Mapping[str, YesNoVariable | MeasuredVariable] = {
+    **{name: MeasuredVariable(**told) for name, told in _TOLD["measured"].items()},
+    **{name: YesNoVariable(**told) for name, told in _TOLD["answered"].items()},
+}
 
 
 def word_published(base: str, conditions: Sequence[Condition]) -> str:
@@ -143,16 +140,6 @@ PAGE = "https://wwwn.cdc.gov/nchs/nhanes/continuousnhanes/default.aspx?BeginYear
 
 #: Codes that are answers; others are refusals and "don't know".
 ANSWERS = (1, 2, 3)
-
-#: What a recomputed number may differ from a published one, in relation to it.
-SAME = 1e-6
-
-
-class Rebuilt(NamedTuple):
-    """The set, and what differs from the published one, a line per quantity."""
-
-    quantities: Quantities
-    differing: list[str]
 
 
 class _Respondents(NamedTuple):
@@ -220,7 +207,7 @@ def _slice(
     return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
 
 
-def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
+def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Quantities:
     """Recompute the published quantities.
 
     Parameters
@@ -233,7 +220,7 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
 
     Returns
     -------
-    Rebuilt
+    Quantities
 
     Raises
     ------
@@ -242,7 +229,7 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
     """
     shipped = store.load_set_file(paths.shipped_groundtruth() / "quantities" / "nhanes.json")
     people = _people(_join_files(raw))
-    design, recomputed, differing, drawn = people.design, [], [], []
+    design, recomputed, drawn = people.design, [], []
     everyone = {old.base: old for old in shipped.quantities if not old.conditions}
     marginals = {
         base: estimate_domain(people.values[base], _slice(people, old)[0], design)
@@ -256,18 +243,17 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
                 "the files complete?"
             )
         value = people.values[old.base]
-        told, share = estimate_domain(value, there, design), old.family == "beta"
+        told = estimate_domain(value, there, design)
         new = old._replace(
             conditions=conditions,
             wording=word_published(old.base, conditions),
-            **list_numbers(told, n, marginals[old.base], share),
+            **list_numbers(told, n, marginals[old.base], old.family),
         )
         recomputed.append(new)
-        differing += _differing(old, new)
         rng = np.random.default_rng([seed, 1, k])
         drawn.append(draw_samples(value[there], design.weight[there], rng)["corrected"])
     files = raw_files(raw, {name.lower() for name in FILES})
-    new_set = shipped._replace(
+    return shipped._replace(
         title="NHANES 2017-2018, the published quantities recomputed",
         about={
             **shipped.about,
@@ -281,15 +267,3 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Rebuilt:
         baselines={**shipped.baselines, "corrected": stack_draws(drawn)},
         fingerprint="",
     )
-    return Rebuilt(new_set, differing)
-
-
-def _differing(old: Quantity, new: Quantity) -> list[str]:
-    fields = [
-        f"{field} {a:.6g}, published {b:.6g}"
-        for field in ("mean", "sd", "se", "n")
-        if not math.isclose(a := getattr(new, field), b := getattr(old, field), rel_tol=SAME)
-    ]
-    if old.wording != new.wording:
-        fields.append("its bounds differ")
-    return [f"{old.name}: {'; '.join(fields)}"] if fields else []

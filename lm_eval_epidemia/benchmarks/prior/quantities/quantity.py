@@ -379,7 +379,7 @@ def estimate_domain(value: Array, domain: Mask, design: SampleDesign) -> DomainS
 
 
 def list_numbers(
-    told: DomainStats, n: int, marginal: DomainStats, share: bool, least: float | None = 0.0
+    told: DomainStats, n: int, marginal: DomainStats, family: Family, least: float | None = 0.0
 ) -> dict[str, Any]:
     """Return the numbers of a `Quantity`, by field: its truth, its marginal, its grid's ends.
 
@@ -389,16 +389,15 @@ def list_numbers(
         What the survey says of the slice, and of all people.
     n : int
         People in the slice.
-    share : bool
-        Whether it is a proportion, whose grid goes from 0 to 1.
+    family : {"normal", "beta", "lognormal"}
+        The grid of a proportion ("beta") goes from 0 to 1.
     least : float, optional
         Below which no value can be.
     """
-    low, high = (0.0, 1.0) if share else span(marginal.mean, marginal.sd, least)
+    low, high = (0.0, 1.0) if family == "beta" else span(marginal.mean, marginal.sd, least)
     return {
-        **{"mean": told.mean, "se": told.se, "sd": told.sd, "n": n},
+        **{"mean": told.mean, "se": told.se, "sd": told.sd, "n": n, "df": told.df},
         **{"marginal_mean": marginal.mean, "marginal_sd": marginal.sd, "low": low, "high": high},
-        "df": told.df,
     }
 
 

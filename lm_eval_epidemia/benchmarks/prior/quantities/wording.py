@@ -40,25 +40,19 @@ def roundest(value: Array, cut: float) -> float:
     cut : float
     """
     least, most = float(value[value <= cut].max()), float(value[value > cut].min())
-    power = math.floor(math.log10(max(abs(least), abs(most)))) + 1
-    while power > -6:
+    for power in range(math.floor(math.log10(max(abs(least), abs(most)))) + 1, -6, -1):
         step = 10.0**power
         # Rounding a float may not take it below `least`, which is still on this side.
         rounded = round(math.ceil(least / step - 1e-9) * step, max(0, -power))
         if least <= rounded < most:
             return rounded
-        power -= 1
     return least
 
 
 def is_inside(value: Array, low: float | None, high: float | None) -> np.ndarray:
     """Tell which values lie above `low` and not above `high`; a missing one does not."""
-    kept = ~np.isnan(value)
-    if low is not None:
-        kept &= value > low
-    if high is not None:
-        kept &= value <= high
-    return kept
+    least, most = -np.inf if low is None else low, np.inf if high is None else high
+    return (value > least) & (value <= most)
 
 
 def format_value(bound: float, unit: str, alone: bool = True) -> str:
@@ -79,17 +73,14 @@ def format_bounds(low: float | None, high: float | None, unit: str) -> str:
     recorded as 79.7), who has exactly that number lies above it: "less than 79.7", "at least 79.7".
     """
     sides = [
-        ((above if round(end, 6) <= end else just_below), end)
-        for above, just_below, end in (
-            ("more than", "at least", low),
-            ("at most", "less than", high),
+        f"{above if round(end, 6) <= end else just_below} {format_value(end, unit, is_last)}"
+        for above, just_below, end, is_last in (
+            ("more than", "at least", low, high is None),
+            ("at most", "less than", high, True),
         )
         if end is not None
     ]
-    last = len(sides) - 1
-    return " and ".join(
-        f"{side} {format_value(end, unit, k == last)}" for k, (side, end) in enumerate(sides)
-    )
+    return " and ".join(sides)
 
 
 _SUBJECT = re.compile(
@@ -157,9 +148,8 @@ def measured_clause(way: Variable, bounds: str, subject: Subject) -> str:
 
 def join_clauses(clauses: Sequence[str]) -> str:
     """Put clauses after their noun: " who is male, who has a degree and whose age is ..."."""
-    if not clauses:
-        return ""
-    return " " + (", ".join(clauses[:-1]) + " and " if clauses[1:] else "") + clauses[-1]
+    *first, last = clauses or [""]
+    return f" {', '.join(first)}{' and ' if first else ''}{last}".rstrip()
 
 
 def name_survey(record: Record, vintage: str) -> str:
