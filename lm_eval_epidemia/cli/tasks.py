@@ -249,30 +249,15 @@ def tasks_write(
 
 
 def export(
-    out: Annotated[
-        Path | None, Option(help="Folder to write: a new one, or an earlier export.")
-    ] = None,
+    out: Annotated[Path, Option(help="Folder to write: a new one, or an earlier export.")],
     push_to_hub: Annotated[
         Text, Option(help="Also upload to this dataset repository of the Hugging Face Hub.")
     ] = None,
     stated: Annotated[
         bool, Option("--stated", help="Export only tasks with written answers.")
     ] = False,
-    inspect_register: Annotated[
-        Path | None, Option(help="Folder for the files that Inspect's register of evals expects.")
-    ] = None,
 ) -> None:
     """Write questions and truths as a dataset repository, for any harness."""
-    if inspect_register and out is not None and out.resolve() == inspect_register.resolve():
-        raise EpidemiaError("export: --out and --inspect-register name the same folder: give two")
-    if out is None and (stated or push_to_hub or not inspect_register):
-        raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER alone")
-    if inspect_register:
-        from lm_eval_epidemia.inspect_ai.register import write_register
-
-        print(write_register(inspect_register))
-    if out is None:
-        return
     from lm_eval_epidemia.harness.export import export as export_dataset
 
     folder = export_dataset(out, push_to_hub, stated)
