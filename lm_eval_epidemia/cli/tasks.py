@@ -163,9 +163,7 @@ def fresh(
     ] = False,
 ) -> None:
     """Draw random, unpublished tasks from a survey's variables, and build them."""
-    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.benchmarks.observation.fresh import build_set, plan_set
-    from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
     planned = plan_set(
         survey,
@@ -190,10 +188,8 @@ def fresh(
     except KeyboardInterrupt:
         print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
-    names = {task.name for task in drawn.tasks}
-    forget_cached_requests(name for name, leaf in list_leaves().items() if leaf.entry.name in names)
-    are = "is" if len(names) == 1 else "are"
-    print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
+    are = "is" if len(drawn.tasks) == 1 else "are"
+    print(f"{plural(len(drawn.tasks), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
         print(
             f"in {len(kept.short)} of them boosting leaves less of the scale beyond sampling "
