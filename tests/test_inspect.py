@@ -1,4 +1,4 @@
-"""Inspect: its tasks beside lm-eval's `choice-api` on a server, its logs, its register's files."""
+"""Inspect: its tasks beside lm-eval's `choice-api` on a server, its logs."""
 
 import math
 import os
@@ -8,7 +8,6 @@ from functools import cache
 import numpy as np
 import pytest
 import scripted_server
-import yaml
 from conftest import REPOSITORY, answers_to, evaluate, in_a_process
 from scripted_server import VOCABULARY, scripted
 
@@ -19,9 +18,7 @@ pytest.importorskip("inspect_ai")
 import inspect_ai
 from inspect_ai.log import read_eval_log, recompute_metrics
 from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogprob, get_model
-from jsonschema import Draft202012Validator
 
-from lm_eval_epidemia.inspect_ai import register
 from lm_eval_epidemia.inspect_ai.tasks import epidemia_low, iterate_questions
 
 #: Of few tasks and cells, one of them with more than two answers.
@@ -299,48 +296,3 @@ def test_a_log_is_scored_again_as_the_page_says(tmp_path):
     done = command(tmp_path, *typed, "--overwrite", "--display", "plain")
     assert done.returncode == 0, done.stdout + done.stderr
     assert numbers_of(read_eval_log(str(path))) == pytest.approx(before, nan_ok=True)
-
-
-# The register of community evals.
-
-
-def test_entries_of_the_register(epidemia, tmp_path, monkeypatch):
-    monkeypatch.setattr(register, "_git", lambda *words: "a" * 40 if "HEAD" in words else "")
-    done = epidemia("export", "--inspect-register", tmp_path / "register")
-    assert done.returncode == 0 and "OWNER" in done.stdout and "a" * 12 in done.stdout
-    schema = REPOSITORY / "tests" / "data" / "inspect_register.schema.json"
-    validator = Draft202012Validator(yaml.safe_load(schema.read_text()))
-    for name in ("epidemia_low", "epidemia_high"):
-        path = tmp_path / "register" / name / "eval.yaml"
-        entry = yaml.safe_load(path.read_text())
-        validator.validate({"id": name, "title": entry["full_title"], **entry})
-        assert entry["source"]["repository_commit"] == "a" * 40
-        (task,) = entry["tasks"]
-        text = (REPOSITORY / task["task_path"]).read_text()
-        assert f"@task\ndef {task['name']}(" in text
-        assert "\n" not in entry["description"]
-        assert task["dataset_samples"] > 5000  # as test_sizes_are_those_of_the_dataset has them
-    # What the user put in place of OWNER is not written over.
-    path.write_text(path.read_text().replace("OWNER", "me"))
-    again = epidemia("export", "--inspect-register", tmp_path / "register")
-    assert again.returncode == 2 and "differs from the new version: delete it" in again.stderr
-    assert "me/lm-eval-epidemia" in path.read_text()
-
-
-def test_the_register_names_where_the_code_is(monkeypatch, tmp_path):
-    address = "https://github.com/someone/lm-eval-epidemia.git"
-    monkeypatch.setattr(register, "_git", lambda *words: address if "origin" in words else "b" * 40)
-    assert "OWNER" not in register.write_register(tmp_path)
-    entry = yaml.safe_load((tmp_path / "epidemia_low" / "eval.yaml").read_text())
-    assert entry["source"]["repository_url"] == address.removesuffix(".git")
-    assert entry["contributors"] == entry["source"]["maintainers"] == ["someone"]
-    monkeypatch.undo()
-    monkeypatch.setattr(register, "CHECKOUT", tmp_path)
-    assert "replace COMMIT" in register.write_register(tmp_path / "other")
-
-
-def test_sizes_are_those_of_the_dataset(monkeypatch):
-    entries = [entry for entry in OBSERVATION.asked("letters") if "_scf" in entry.part]
-    monkeypatch.setattr(type(OBSERVATION), "asked", lambda self, way: entries)
-    for group in ("epidemia_low", "epidemia_high"):
-        assert register._size(group) == len(asked(survey="scf", group=group)) > 700

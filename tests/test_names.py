@@ -20,7 +20,6 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import discovery
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
@@ -143,19 +142,6 @@ def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_i
         own_index("epidemia_lwo")
 
 
-def test_an_index_says_what_a_task_needs_that_it_cannot_load(monkeypatch):
-    load = discovery._wrap_load(lm_eval_epidemia.task_manager().load)
-    for name, says in ((WAITS, NEEDS), (["epidemia_lwo"], "(nearest: epidemia_low)")):
-        with pytest.raises(KeyError, match=re.escape(says)) as refused:
-            load(name)
-        assert str(refused.value).count(says) == 1
-    with pytest.raises(KeyError, match=r"valid YAML path.$"):
-        load("hellaswag")
-    monkeypatch.setattr("lm_eval_epidemia.harness.arguments.complete_error", lambda error: 1 / 0)
-    with pytest.raises(KeyError, match=r"valid YAML path.$"):
-        discovery._wrap_load(lambda name: {}["valid YAML path"])("x")
-
-
 def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path)
     monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path))
@@ -253,8 +239,6 @@ def test_tab_completes_commands_tasks_groups_and_surveys(epidemia, monkeypatch):
     assert offered("anchors", WAITS[:-1]) == [WAITS]  # has no truth here
     assert offered("survey", "download", "ns") == ["nsduh"]
     assert offered("tasks", "list", "--survey", "gss,ns") == ["gss,nsduh"]
-    assert offered("run", "--model", "hf", "--tasks", "epidemia_low_bl")[0] == "epidemia_low_bls"
-    assert offered("run", "--model", "epi") == ["epidemia-baseline"]
 
 
 def test_help_and_completion_load_neither_torch_nor_lm_eval():

@@ -1,6 +1,5 @@
 """Variants of the prompts by --metadata, and what is refused between lm-eval and a model."""
 
-import json
 import os
 import re
 
@@ -277,20 +276,6 @@ def test_other_models_want_room_for_a_token(kind, beyond):
     assert guarded(lm, ("word " * (9 + beyond), " answered"))
     with pytest.raises(EpidemiaError, match="context of 10"):
         guarded(lm, ("word " * (10 + beyond), " answered"))
-
-
-def test_a_tokenizer_without_merges_has_letters_of_several_tokens(tiny_llama):
-    from tokenizers import Tokenizer
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    from lm_eval_epidemia.harness.cost import letters_of_several_tokens
-
-    whole = AutoTokenizer.from_pretrained(tiny_llama)
-    assert letters_of_several_tokens(whole) == []
-    described = json.loads(whole.backend_tokenizer.to_str())
-    described["model"]["merges"] = []
-    bare = Tokenizer.from_str(json.dumps(described))
-    assert len(letters_of_several_tokens(PreTrainedTokenizerFast(tokenizer_object=bare))) == 26
 
 
 @pytest.mark.slow

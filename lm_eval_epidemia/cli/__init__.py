@@ -107,25 +107,12 @@ def _take_records(line: list[str]) -> list[str]:
     return rest
 
 
-def _check_words(line: list[str]) -> list[str]:
-    """Answer words of version 0.2 with those of this one."""
-    if line[:2] == ["site", "build"]:
-        raise EpidemiaError("'epidemia site build' is now 'epidemia report RESULTS --html FOLDER'")
-    if line[:1] == ["report"]:
-        from lm_eval_epidemia.findings.words import WORDS
-
-        for word in line:
-            if new := WORDS["old_options"].get(word.partition("=")[0]):
-                raise EpidemiaError(f"{word} is now {new} ('--show help' lists all)")
-    return line
-
-
 def main() -> None:
     """Run the command; print an error that the user can mend in one line, without a traceback."""
     print_anything()
     try:
         with checked_output():
-            app(_check_words(_take_records(sys.argv[1:])), prog_name="epidemia")
+            app(_take_records(sys.argv[1:]), prog_name="epidemia")
     except EpidemiaError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -50,7 +50,7 @@ def show(
         bool,
         Option(
             "--all",
-            help="Print every cell and answer of a truth, with 95 % intervals; of a group or survey, "
+            help="Print every cell and answer of a truth, with 95 % intervals; of a group or survey "
             "name every task.",
         ),
     ] = False,

@@ -54,9 +54,7 @@ def truth_build(
     ] = False,
 ) -> None:
     """Build the truth of every task that the files allow; this takes the extra 'build'."""
-    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.estimate.build import build_survey, describe_unscored
-    from lm_eval_epidemia.harness.discovery import forget_cached_requests
     from lm_eval_epidemia.harness.yamls import task_path
 
     only = [kind for kind, chosen in (("marginal", marginal), ("joint", joint)) if chosen]
@@ -89,9 +87,6 @@ def truth_build(
             print(f"skipped, without a truth: {reason}")
         if reason := describe_unscored(built):
             print(reason)
-        if out is None:
-            asked = list_leaves().items()
-            forget_cached_requests(name for name, leaf in asked if leaf.entry.name in built.tasks)
     if out is None:
         print(f"lm-eval reads them from {task_path()}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Context, Option
+from typer import Argument, Option
 
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -40,21 +40,9 @@ def _list_tasks() -> Iterable[str]:
     return {*shipped, *tasks, *fresh, *(f"epidemia_{name}" for name in own_surveys())}
 
 
-def _models() -> Iterable[str]:
-    return ("choice-api", "choice-hf", "choice-vllm", "epidemia-baseline", "hf", "vllm")
-
-
 complete_surveys = _of_list(_surveys)
 complete_tasks = _of_list(_list_tasks)
 complete_names = _of_list(lambda: [*_list_tasks(), *_surveys()])
-
-
-def complete_lm_eval(context: Context, incomplete: str) -> list[str]:
-    """Offer what follows ``--tasks`` and ``--model`` of `epidemia run`."""
-    option = ["", *(context.params.get("arguments") or [])][-1]
-    offered = dict.fromkeys(("--tasks", "-t"), complete_tasks)
-    offered |= dict.fromkeys(("--model", "-M"), _of_list(_models))
-    return offered[option](incomplete) if option in offered else []
 
 
 Text = str | None

@@ -131,13 +131,11 @@ def _print_quantities(task: str, kept: Quantities) -> None:
 
 def _keep(new: Quantities, out: Path | None, published: bool = False) -> None:
     """Write a set; print its folder, task name and contents."""
-    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES
     from lm_eval_epidemia.benchmarks.prior.quantities.store import (
         find_built_folder,
         write_quantities,
     )
-    from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
     path = write_quantities(out or find_built_folder(), new, published)
     families = list(dict.fromkeys(each.family for each in new.quantities))
@@ -149,7 +147,4 @@ def _keep(new: Quantities, out: Path | None, published: bool = False) -> None:
     print_table(table)
     print(f"{len(new.quantities)} quantities of {new.survey} {new.vintage} are in {path}")
     if out is None:
-        forget_cached_requests(
-            n for n, leaf in list_leaves().items() if leaf.entry.name == new.task
-        )
         print(f"task {new.task}: lm_eval run --tasks {new.task} ...")

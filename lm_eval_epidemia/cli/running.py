@@ -9,16 +9,14 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Names, Text, Texts, complete_lm_eval
+from lm_eval_epidemia.cli.options import Names, Text, Texts
 from lm_eval_epidemia.cli.printing import make_table, print_table
 from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 
 def run(
-    arguments: Annotated[
-        Texts, Argument(help="Any option of lm_eval.", autocompletion=complete_lm_eval)
-    ] = None,
+    arguments: Annotated[Texts, Argument(help="Any option of lm_eval.")] = None,
 ) -> None:
     """Run lm-eval with its own options; with our tasks alone it starts in seconds."""
     from lm_eval_epidemia.harness.run import run_lm_eval as run_lm_eval
@@ -110,13 +108,6 @@ def cost(
         print(f"unreadable replies are asked again: at most {most} times as many requests")
     if loaded is None:
         print("to count tokens, give --tokenizer")
-    elif several := costs.letters_of_several_tokens(loaded):
-        print(
-            f"{len(several)} letters ({', '.join(several[:5])} ...) are more than one token: all "
-            "their tokens are scored, with the same result, in one forward pass per letter"
-        )
-    else:
-        print("every letter is one token")
 
 
 def _metadata(text: str | None) -> dict[str, Any]:

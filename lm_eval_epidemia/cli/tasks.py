@@ -163,9 +163,7 @@ def fresh(
     ] = False,
 ) -> None:
     """Draw random, unpublished tasks from a survey's variables, and build them."""
-    from lm_eval_epidemia.benchmarks import list_leaves
     from lm_eval_epidemia.benchmarks.observation.fresh import build_set, plan_set
-    from lm_eval_epidemia.harness.discovery import forget_cached_requests
 
     planned = plan_set(
         survey,
@@ -190,10 +188,8 @@ def fresh(
     except KeyboardInterrupt:
         print("\ninterrupted; finished tasks are kept, the same command continues", file=sys.stderr)
         raise typer.Exit(130) from None
-    names = {task.name for task in drawn.tasks}
-    forget_cached_requests(name for name, leaf in list_leaves().items() if leaf.entry.name in names)
-    are = "is" if len(names) == 1 else "are"
-    print(f"{plural(len(names), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
+    are = "is" if len(drawn.tasks) == 1 else "are"
+    print(f"{plural(len(drawn.tasks), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
         print(
             f"in {len(kept.short)} of them boosting leaves less of the scale beyond sampling "
@@ -249,30 +245,15 @@ def tasks_write(
 
 
 def export(
-    out: Annotated[
-        Path | None, Option(help="Folder to write: a new one, or an earlier export.")
-    ] = None,
+    out: Annotated[Path, Option(help="Folder to write: a new one, or an earlier export.")],
     push_to_hub: Annotated[
         Text, Option(help="Also upload to this dataset repository of the Hugging Face Hub.")
     ] = None,
     stated: Annotated[
         bool, Option("--stated", help="Export only tasks with written answers.")
     ] = False,
-    inspect_register: Annotated[
-        Path | None, Option(help="Folder for the files that Inspect's register of evals expects.")
-    ] = None,
 ) -> None:
     """Write questions and truths as a dataset repository, for any harness."""
-    if inspect_register and out is not None and out.resolve() == inspect_register.resolve():
-        raise EpidemiaError("export: --out and --inspect-register name the same folder: give two")
-    if out is None and (stated or push_to_hub or not inspect_register):
-        raise EpidemiaError("export: give --out FOLDER, or --inspect-register FOLDER alone")
-    if inspect_register:
-        from lm_eval_epidemia.inspect_ai.register import write_register
-
-        print(write_register(inspect_register))
-    if out is None:
-        return
     from lm_eval_epidemia.harness.export import export as export_dataset
 
     folder = export_dataset(out, push_to_hub, stated)

@@ -15,7 +15,6 @@ import inspect
 import json
 import logging
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -323,14 +322,6 @@ def _todays(name: str) -> str:
     if pattern := list_patterns().get(name):
         notices.warn(name, f"{name} is no group any more: its tasks run, as of '{pattern}'")
     return pattern or name
-
-
-def complete_error(error: KeyError) -> None:
-    """Add to lm-eval's message about a name that it cannot load what our task needs."""
-    message = str(error.args[0])
-    name = re.fullmatch(r"Spec '([^']+)' is not a registered [\w/ ]+", message)
-    if name and (reason := explanation(name[1])):
-        error.args = (f"{message}. {reason}",)
 
 
 def wrap_process_tasks(process_tasks: Callable[..., Any]) -> Callable[..., Any]:

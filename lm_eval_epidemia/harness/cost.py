@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from rich.console import Console
 from rich.progress import track
 
-from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.variants import FEWEST_SAMPLES, Variant
 from lm_eval_epidemia.benchmarks import WAYS, find_tasks, in_way
 from lm_eval_epidemia.benchmarks.splits import split
@@ -68,20 +67,6 @@ def tokenizer(name: str | Path) -> Any:
             f"--tokenizer {name}: expected a folder with a tokenizer or the name of a model on the "
             f"Hugging Face Hub ({str(error).splitlines()[0]})"
         ) from None
-
-
-def letters_of_several_tokens(tokenizer: Any) -> list[str]:
-    """Return the letters that are not one token after a prompt.
-
-    lm-eval then adds up the log-probabilities of all its tokens: the same quantity, but it takes
-    one forward pass per letter.
-    """
-
-    def length(text: str) -> int:
-        return len(tokenizer(text, add_special_tokens=False)["input_ids"])
-
-    single = length("Answer:") + 1
-    return [letter for letter in LETTERS if length(f"Answer: {letter}") != single]
 
 
 def _count(tokenizer: Any, prompts: Sequence[str]) -> tuple[int, int]:

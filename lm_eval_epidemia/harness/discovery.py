@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
@@ -86,23 +86,6 @@ def _warn_left_out(error: Exception) -> None:
                 reason += f". {registry} may be damaged: move it elsewhere"
         reason += ", or silence this with EPIDEMIA_AUTOLOAD=0"
     notices.warn("tasks left out", f"our tasks could not be added to lm-eval: {reason}")
-
-
-def _wrap_load(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``TaskManager.load`` to say what a missing task of ours needs."""
-
-    @functools.wraps(load)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return load(*args, **kwargs)
-        except KeyError as error:
-            with suppress(Exception):  # somebody else's error goes on as it is
-                from lm_eval_epidemia.harness.arguments import complete_error
-
-                complete_error(error)
-            raise
-
-    return wrapper
 
 
 def extend_tasks(manager: ModuleType) -> None:
@@ -189,8 +172,6 @@ def extend_tasks(manager: ModuleType) -> None:
 
     __init__._epidemia = True  # type: ignore[attr-defined]
     manager.TaskManager.__init__ = __init__
-    if hasattr(manager.TaskManager, "load"):
-        manager.TaskManager.load = _wrap_load(manager.TaskManager.load)
 
 
 def extend_models(_models: ModuleType | None = None) -> None:
@@ -270,20 +251,6 @@ def task_manager(**kwargs: Any) -> Any:
             return unaided
     with _unsaid(_replaced_by_us):
         return TaskManager(include_path=[ours, *theirs], **kwargs)
-
-
-def forget_cached_requests(tasks: Iterable[str]) -> None:
-    """Delete the requests that ``lm_eval --cache_requests`` stored for some tasks.
-
-    lm-eval keys that cache by task name. After a change of ground truth it would silently pair old
-    prompts with new cells, in runs without `harness.guard`.
-    """
-    try:
-        from lm_eval.caching.cache import delete_cache
-    except ModuleNotFoundError:  # truths and quantities are made without lm-eval too
-        return
-    for name in tasks:
-        delete_cache(f"requests-{name}-")
 
 
 def find_pin() -> Any:

@@ -1,4 +1,4 @@
-"""Support for Inspect: tasks, scorers and metrics, and the files for its register of evals.
+"""Support for Inspect: tasks, scorers and metrics.
 
 Inspect finds them by the entry point in pyproject.toml, without lm-eval.
 """

@@ -18,7 +18,6 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
-from lm_eval_epidemia.inspect_ai.register import BALANCED
 from lm_eval_epidemia.inspect_ai.scoring import SCORERS, format_shares
 
 #: Ways of asking available in Inspect, and the generation arguments of each.
@@ -26,6 +25,9 @@ GENERATED: dict[str, dict[str, Any]] = {
     "letters": {"temperature": 0.0, "max_tokens": 1, "logprobs": True, "top_logprobs": 20},
     "stated": {"temperature": 0.0, "max_tokens": 1024},
 }
+
+#: Of the orderings of letters, unless others are asked for: each answer once in each position.
+BALANCED = "balanced"
 
 #: Stands for every survey. None does not: Inspect reads it from ``-T survey=``.
 EVERY = "all"

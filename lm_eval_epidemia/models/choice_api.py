@@ -164,9 +164,14 @@ class ChoiceAPI(LM):
         thinks = {"chat_template_kwargs": {"enable_thinking": given.enable_thinking}}
         more = {} if given.enable_thinking is None else thinks
         self.served = Served(
-            self.endpoint, self.model, self.chat, given.variants, more, given.server
+            self.endpoint,
+            self.model,
+            self.chat,
+            given.variants,
+            more,
+            given.server,
+            given.max_cost_tokens,
         )
-        self.served.most = given.max_cost_tokens
         #: Prompts of a run that the server's filter of contents declined.
         self.declined = 0
 

@@ -13,8 +13,8 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.ask.within import Withheld, Within
@@ -86,6 +86,8 @@ class Served:
         What else is sent with each prompt.
     server : str
         "auto", or a name of `servers.BY_NAME`.
+    most : int, optional
+        Tokens that may be used.
     """
 
     def __init__(
@@ -94,13 +96,12 @@ class Served:
         model: str,
         chat: bool,
         variants: str,
-        more: Mapping[str, Any] = MappingProxyType({}),
-        server: str = "auto",
+        more: Mapping[str, Any],
+        server: str,
+        most: int | None,
     ) -> None:
         self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
-        self._more, self._given = more, server
-        #: Tokens that may be used.
-        self.most: int | None = None
+        self._more, self._given, self.most = more, server, most
         #: Known before the first prompt is asked.
         self.found: Found | None = None
         #: How far two answers to one prompt were apart, once that is known.
@@ -111,7 +112,7 @@ class Served:
         self.how: How | None = None
         #: Tokens that the server counted, the most of one request, and whether it counts.
         self.tokens, self.longest, self.counts = 0, 0, True
-        self._tokenizer = ServerTokenizer(endpoint, model)
+        self._tokenizer = ServerTokenizer(endpoint, model, chat, variants == "sum")
         self._lock = threading.Lock()
         #: Replies to the first prompt without log-probabilities.
         self._slips = 0
@@ -166,8 +167,7 @@ class Served:
             try:
                 return self._asked(prompt, self.how)
             except Declined as error:
-                text = f"{self.endpoint.url} rejects a prompt: {error}"
-                raise EpidemiaError(text) from None
+                raise EpidemiaError(f"{self.endpoint.url} rejects a prompt: {error}") from None
         except Filtered as error:
             said, none = self.endpoint.scrubbed(str(error)), (Withheld("nan"), False)
             return PromptAnswer([none] * len(prompt.choices), "", declined=said)
@@ -209,9 +209,10 @@ class Served:
 
     def _ways(self, server: Server, prompt: Prompt) -> Iterator[How]:
         """List the ways to ask a server, the best first."""
-        form, by_ids = server.form(self.chat), server.form_by_ids(self.chat)
-        if by_ids and self._tokens_of(prompt):
+        by_ids = server.form(self.chat, by_ids=True)
+        if by_ids and self._tokenizer.letters(prompt.context, prompt.choices):
             yield How(by_ids, TOPS[0])
+        form = server.form(self.chat)
         yield from (How(form, top) for top in form.tops)
 
     def _check(self, how: How, is_first_cut: bool) -> None:
@@ -224,9 +225,7 @@ class Served:
         if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
             raise EpidemiaError(self.after_sampling)
         self.apart = servers.measure_difference(*shown)
-        server = self.found.server
-        form = server.form_by_ids if how.form.by_ids else server.form
-        other = form(not self.chat)
+        other = self.found.server.form(not self.chat, how.form.by_ids)
         another = None
         # Addresses that are not there, and models without a template, say nothing.
         with suppress(Declined, EpidemiaError):
@@ -243,7 +242,16 @@ class Served:
         log = _logger.warning if self.apart > servers.REPEATS else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
         if alike:
-            servers.refuse_alike(self.endpoint.url, self.found)
+            words = (
+                f"{self.endpoint.url} gives the same answer after plain text and in a chat: it "
+                "applies a chat template to both, or to neither"
+            )
+            if not self.found.is_given:
+                raise EpidemiaError(
+                    f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this "
+                    "is right, add server=openai to --model_args"
+                )
+            _logger.warning("epidemia: %s", words)
 
     def _probed(self, how: How, chat: bool, once: bool = False) -> ShownTokens:
         """Return what is shown after the prompt whose answer is certain."""
@@ -252,7 +260,7 @@ class Served:
         if how.form.by_ids:
             choices = tuple(letter if self.chat else f" {letter}" for letter in servers.PROBED)
             # The same tokens in either form, or there would be nothing to compare.
-            wanted = self._letters("" if self.chat else servers.PROBE, choices)
+            wanted = self._tokenizer.letters(servers.PROBE, choices)
             ids = set(chain.from_iterable(wanted or ()))
         asked = self._question(content, how, sorted(ids))
 
@@ -290,9 +298,9 @@ class Served:
         )
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> PromptAnswer:
-        wanted = self._tokens_of(prompt) if how.form.by_ids else None
-        if how.form.by_ids and wanted is None:  # a letter that is not one token
-            assert self.found
+        wanted, by_ids = None, how.form.by_ids
+        if by_ids and not (wanted := self._tokenizer.letters(prompt.context, prompt.choices)):
+            assert self.found  # a letter is not one token
             how = how._replace(form=self.found.server.form(self.chat))
         asked = set(chain.from_iterable(wanted or ()))
         if trial and asked:
@@ -358,18 +366,6 @@ class Served:
             self.tokens += total
             self.longest = max(self.longest, total)
         return total
-
-    def _tokens_of(self, prompt: Prompt) -> list[tuple[int, ...]] | None:
-        """Return the tokens of each letter; None if the server does not tell."""
-        return self._letters("" if self.chat else prompt.context, prompt.choices)
-
-    def _letters(self, text: str, choices: Sequence[str]) -> list[tuple[int, ...]] | None:
-        """Return the tokens of letters behind a text: a letter is tokenized behind its last word.
-
-        In a chat it is tokenized alone, and the text is empty.
-        """
-        tail = text.split()[-1] if text else ""
-        return self._tokenizer.letters(tail, choices, self.variants == "sum")
 
 
 #: The probability of all letters below which they say nothing of what a model would answer: one
@@ -490,28 +486,23 @@ class ServerTokenizer:
     endpoint : Endpoint
     model : str
         As the server knows it.
+    chat : bool
+        Whether letters are tokenized alone; else behind the last word of the prompt, as by lm-eval.
+    all_spellings : bool
+        Whether "A." and " A" are asked for too.
     """
 
-    def __init__(self, endpoint: Endpoint, model: str) -> None:
+    def __init__(self, endpoint: Endpoint, model: str, chat: bool, all_spellings: bool) -> None:
         self._endpoint, self._model = endpoint, model
-        self._known: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._chat, self._all_spellings = chat, all_spellings
+        self.ids = cache(self._ask_ids)
 
-    def letters(
-        self, tail: str, choices: Sequence[str], all_spellings: bool
-    ) -> list[tuple[int, ...]] | None:
-        """Return the tokens of each letter; None if the server does not tell, or has none.
-
-        Parameters
-        ----------
-        tail : str
-            The last word of the prompt, behind which lm-eval tokenizes a letter; empty in a chat.
-        choices : sequence of str
-        all_spellings : bool
-            Whether "A." and " A" are asked for too.
-        """
+    def letters(self, context: Any, choices: Sequence[str]) -> list[tuple[int, ...]] | None:
+        """Return the tokens of each letter; None if the server does not tell, or has none."""
+        tail = "" if self._chat else context.split()[-1]
         by_letter = []
         for choice in choices:
-            after = [self._after(tail, text) for text in spellings(choice, all_spellings)]
+            after = [self._after(tail, text) for text in spellings(choice, self._all_spellings)]
             if not (single := [ids[0] for ids in after if len(ids) == 1]):
                 return None
             by_letter.append(tuple(dict.fromkeys(single)))
@@ -519,13 +510,10 @@ class ServerTokenizer:
 
     def _after(self, tail: str, text: str) -> tuple[int, ...]:
         """Tokenize a text behind the last word of a prompt; empty if they grow together."""
-        if (tail, text) not in self._known:
-            before, both = self.ids(tail), self.ids(tail + text)
-            is_apart = both[: len(before)] == before
-            self._known[tail, text] = both[len(before) :] if is_apart else ()
-        return self._known[tail, text]
+        before, both = self.ids(tail), self.ids(tail + text)
+        return both[len(before) :] if both[: len(before)] == before else ()
 
-    def ids(self, text: str) -> tuple[int, ...]:
+    def _ask_ids(self, text: str) -> tuple[int, ...]:
         """Tokenize a text as the server does; empty if it does not tell."""
 
         def read(reply: Any) -> tuple[int, ...]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from math import exp
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -34,8 +32,6 @@ PROBE, PROBED = "Repeat the letter B. Answer:", tuple("ABCDEFGH")
 #: the least: fewer tokens than these say nothing.
 REPEATS, APART, FEWEST = 0.01, 0.01, 5
 
-_logger = logging.getLogger("lm_eval_epidemia")
-
 
 class TokenRequest(NamedTuple):
     """What a request asks, whatever the server calls it.
@@ -60,10 +56,10 @@ class TokenRequest(NamedTuple):
     model: str
     content: Any
     top: int
-    ids: Sequence[int] = ()
-    limit: str = "max_tokens"
-    room: int = 4096
-    more: Mapping[str, Any] = MappingProxyType({})
+    ids: Sequence[int]
+    limit: str
+    room: int
+    more: Mapping[str, Any]
 
 
 class Form(NamedTuple):
@@ -114,13 +110,11 @@ class Server(NamedTuple):
     chat_by_ids: Form | None = None
     way_out: str = ""
 
-    def form(self, chat: bool) -> Form:
-        """Return how it is asked for plain text or a chat."""
+    def form(self, chat: bool, by_ids: bool = False) -> Any:
+        """Return how it is asked for plain text or a chat; by token ids None if it takes none."""
+        if by_ids:
+            return self.chat_by_ids if chat else self.plain_by_ids
         return self.chat if chat else self.plain
-
-    def form_by_ids(self, chat: bool) -> Form | None:
-        """Return the same by token ids; None if it takes none."""
-        return self.chat_by_ids if chat else self.plain_by_ids
 
 
 def _read_key(answers: Mapping[str, Any], path: str, key: str) -> Any:
@@ -403,12 +397,9 @@ class Found(NamedTuple):
     @property
     def named(self) -> str:
         """Its name and version; empty if it is not known."""
-        if self.server is OTHER and self.is_given:
-            return ""
-        words = [] if self.server is OTHER else [self.server.name]
-        return " ".join(
-            words + ([self.version] if re.fullmatch(r"[\w.+ -]{1,60}", self.version) else [])
-        )
+        name = "" if self.server is OTHER else self.server.name
+        version = self.version if re.fullmatch(r"[\w.+ -]{1,60}", self.version) else ""
+        return f"{name} {version}".strip()
 
 
 def find_server(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
@@ -444,38 +435,18 @@ def is_ollamas(url: str) -> bool:
     return url.partition("?")[0].endswith("/api/generate")
 
 
+def _pair_logprobs(one: ShownTokens, other: ShownTokens) -> list[tuple[float, float]]:
+    """Return the log-probabilities of the tokens that two answers show."""
+    first, second = dict(one.top), dict(other.top)
+    return [(first[token], second[token]) for token in first.keys() & second.keys()]
+
+
 def measure_difference(one: ShownTokens, other: ShownTokens) -> float:
     """Return how far two answers to the same prompt are apart: the most of any probability."""
-    first, second = dict(one.top), dict(other.top)
-    both = first.keys() & second.keys()
-    if not both:
-        return 1.0
-    return max(abs(exp(first[token]) - exp(second[token])) for token in both)
+    return max((abs(exp(a) - exp(b)) for a, b in _pair_logprobs(one, other)), default=1.0)
 
 
 def is_same_answer(one: ShownTokens, other: ShownTokens) -> bool | None:
     """Whether two prompts got the very same answer; None if too little is shown to tell."""
-    first, second = dict(one.top), dict(other.top)
-    both = first.keys() & second.keys()
-    if len(both) < FEWEST:
-        return None
-    return all(abs(first[token] - second[token]) < APART for token in both)
-
-
-def refuse_alike(url: str, found: Found) -> None:
-    """Refuse a server that gives the same answer in a chat, unless the user knows its form.
-
-    Raises
-    ------
-    EpidemiaError
-    """
-    words = (
-        f"{url} gives the same answer after plain text and in a chat: it applies a chat template "
-        "to both, or to neither"
-    )
-    if not found.is_given:
-        raise EpidemiaError(
-            f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this is "
-            "right, add server=openai to --model_args"
-        )
-    _logger.warning("epidemia: %s", words)
+    pairs = _pair_logprobs(one, other)
+    return all(abs(a - b) < APART for a, b in pairs) if len(pairs) >= FEWEST else None
