@@ -50,8 +50,8 @@ def show(
         bool,
         Option(
             "--all",
-            help="Print every cell and answer of a truth, with 95 % intervals; of a group or survey "
-            "name every task.",
+            help="Print every cell and answer of a truth, with 95 % intervals; of groups, surveys "
+            "every task.",
         ),
     ] = False,
 ) -> None:
