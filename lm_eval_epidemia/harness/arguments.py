@@ -97,6 +97,18 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
             f"--limit {limit}: expected how many cells of each task to ask, such as 2, or a share "
             "of them below 1, such as 0.1"
         )
+    try:
+        asked = _leaves_of(names)
+    except EpidemiaError:  # written out, or missing, which is said elsewhere
+        asked = []
+    for leaf in map(list_leaves().__getitem__, asked):
+        if limit is not None and leaf.benchmark.predicts:
+            cells = len(WAYS[leaf.way].load(leaf.entry.name).given)
+            if number < cells:
+                raise EpidemiaError(
+                    f"--limit {limit}: {leaf.entry.name} predicts scores from all of its {cells} "
+                    "cells: leave --limit out, or ask it in a run of its own"
+                )
     if samples is None:
         return
     whole = isinstance(samples, Mapping) and samples
@@ -107,9 +119,7 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
                 f"--samples {json.dumps(chosen, default=str)}{name and f' for {name}'}: expected "
                 "the numbers of some prompts of each task, from 0, as in '{\"TASK\": [0, 1, 2]}'"
             )
-    try:
-        asked = _leaves_of(names)
-    except EpidemiaError:  # written out, or missing, which is said elsewhere
+    if not asked:
         return
     ours = [name for name in samples if alone or name.startswith("epidemia_")]
     if others := [name for name in ours if name not in asked]:
