@@ -220,7 +220,7 @@ def test_texts_of_numbers_are_refused_with_what_makes_numbers_of_them():
         message = rf"the text '[\d.e-]+' in {name}, row \d+: expected a number"
         with pytest.raises(EpidemiaError, match=message) as raised:
             score_answers(texts)
-        advice = str(raised.value).split("become numbers with ")[1]
+        advice = str(raised.value).split("a number, as ")[1].split(" makes of")[0]
         numbers = eval(advice, {"pd": pd, "answers": texts})
         assert score_answers(texts.assign(**{name: numbers})).equals(score_answers(table))
 
@@ -231,7 +231,7 @@ def test_lists_that_a_csv_file_turned_into_texts_come_back_by_the_advice(tmp_pat
     rows.to_csv(tmp_path / "lists.csv", index=False)
     answers = pd.read_csv(tmp_path / "lists.csv", dtype={"truth": str})
     for _ in ("given", "choices", "answers", "order", "logprobs"):
-        with pytest.raises(EpidemiaError, match="A csv file keeps lists as texts") as raised:
+        with pytest.raises(EpidemiaError, match="which csv files keep as text") as raised:
             score_answers(answers)
         name = str(raised.value).split(" in ")[1].split(",")[0]
         advice = str(raised.value).split("of them with ")[1]
@@ -244,7 +244,7 @@ def test_lists_that_a_csv_file_turned_into_texts_come_back_by_the_advice(tmp_pat
     answers = pd.read_csv(tmp_path / "arrays.csv", dtype={"truth": str})
     with pytest.raises(EpidemiaError, match=r"\['A' 'B'\].*: read the parquet file") as raised:
         score_answers(answers.drop(columns="given"))
-    write, read = str(raised.value).split("write it with ")[1].split(" and read it with ")
+    write, read = str(raised.value).split("write your table with ")[1].split(" and read it with ")
     path = tmp_path / "rows.jsonl"
     eval(write, {"answers": arrays, "path": path})
     again = eval(read, {"pd": pd, "path": path})

@@ -92,8 +92,8 @@ def _column(way: Way, row: Mapping[str, Any]) -> str:
     columns = [name for name in GIVEN if name in row]
     if len(columns) > 1:
         raise EpidemiaError(
-            f"{way.named(row['task'])} has both {' and '.join(columns)}: keep one. In a table "
-            "of several ways, each row has a value only in its own way's column"
+            f"{way.named(row['task'])} has both {' and '.join(columns)}: keep in each row "
+            "only the column of its own way"
         )
     if not columns or columns[0] not in needed:
         raise EpidemiaError(

@@ -127,8 +127,8 @@ def score_answers(answers: Any) -> pd.DataFrame:
     numeric = _OF_QUESTIONS if asked else _OF_BELIEFS
     for name, text, row in _wrong(answers, numeric, lambda value: isinstance(value, str)):
         raise EpidemiaError(
-            f"answers has the text {text!r} in {name}, row {row}: expected a number. Texts such as "
-            f"'0' become numbers with pd.to_numeric(answers[{name!r}])"
+            f"answers has the text {text!r} in {name}, row {row}: expected a number, as "
+            f"pd.to_numeric(answers[{name!r}]) makes of '0'"
         )
     notices.forget()  # as a run does
     with notices.block("table"):
@@ -162,8 +162,8 @@ def _as_frame(answers: Any) -> pd.DataFrame:
     for name, value, row in _wrong(answers, _LISTS, _is_written_list):
         texts = [text for text in answers[name] if _is_written_list(text)]
         raise EpidemiaError(
-            f"answers has the text {value!r} in {name}, row {row}: expected a list. A csv file "
-            f"keeps lists as texts: {_as_lists(name, texts)}"
+            f"answers has the text {value!r} in {name}, row {row}: expected a list, which csv "
+            f"files keep as text: {_as_lists(name, texts)}"
         )
     for name, value, row in _wrong(
         answers, _NAMES, lambda x: not isinstance(x, str) and not is_missing(x)
@@ -201,9 +201,8 @@ def _as_lists(name: str, texts: Sequence[str]) -> str:
                     f"make lists of them with answers[{name!r}].map({reader}, na_action='ignore')"
                 )
     return (
-        "read the parquet file that they come from. Keep your table as parquet too, or write "
-        "it with answers.to_json(path, orient='records', lines=True) and read it with "
-        "pd.read_json(path, lines=True, dtype=False)"
+        "read the parquet file that they come from, or write your table with answers.to_json(path, "
+        "orient='records', lines=True) and read it with pd.read_json(path, lines=True, dtype=False)"
     )
 
 

@@ -95,7 +95,7 @@ def collect_notes(people: People, year: str, attempt: Attempt) -> Notes:
         why = ", ".join(f"{reason} ({number})" for reason, number in reasons.most_common())
         raise EpidemiaError(
             f"none of {len(people)} notes states each of its facts once, in {1 + AGAIN} attempts: "
-            f"{why}. Take a larger --writer that follows instructions, or --writer template"
+            f"{why}: take a larger --writer that follows instructions, or --writer template"
         )
     counts["sentence forms"] = len(seen)
     return Notes([kept[person] for person in sorted(kept)], sorted(kept), counts)

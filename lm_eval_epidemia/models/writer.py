@@ -42,9 +42,8 @@ class ModelWriter:
         known = list(model_registry.keys())
         if backend not in known:
             raise EpidemiaError(
-                f"--writer {backend!r}: expected 'template' or a model type of lm-eval "
-                f"({suggest(backend, known)}). Give the model's name after it, as in --writer "
-                "hf,pretrained=NAME"
+                f"--writer {backend!r}: expected 'template' or a model type of lm-eval with its "
+                f"arguments, as in --writer hf,pretrained=NAME ({suggest(backend, known)})"
             )
         self.seed = seed
         # The device is what lm_eval's command gives where none is named.

@@ -173,7 +173,7 @@ def _check_weights(weights: Sequence[float] | None, number: int) -> list[float]:
     if len(listed) != number or not is_fine:
         raise EpidemiaError(
             f"weights {weights!r}: expected a finite number of at least 0 for each of "
-            f"{plural(number, 'task')}, not all 0. For the difference of two models in a task, "
+            f"{plural(number, 'task')}, not all 0; for the difference of two models in a task, "
             "give difference(one.draws, other.draws)"
         )
     return listed
