@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.ask.prompts import TaskQuestions, find_variables
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Metric
+from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION, respondents
-from lm_eval_epidemia.benchmarks.observation.letters import InOrders, Response
+from lm_eval_epidemia.benchmarks.observation.letters import InOrders
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -351,7 +351,7 @@ WAY = UndatedWay()
 WAYS = {WAY.name: WAY}
 
 
-def average_answers(answers: Sequence[Response]) -> Array | None:
+def average_answers(answers: Sequence[Answer]) -> Array | None:
     """Return what a model answered in each cell, shape (C, K).
 
     None, with a warning, where a prompt was not asked or cannot be read.
@@ -362,7 +362,7 @@ def average_answers(answers: Sequence[Response]) -> Array | None:
     return np.asarray(WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1))
 
 
-def measure(answers: Sequence[Response]) -> Measurement:
+def measure(answers: Sequence[Answer]) -> Measurement:
     """Keep what was answered in each cell, as `metrics.measure` its distributions."""
     q = average_answers(answers)
     kept = "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)
