@@ -33,10 +33,7 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
     try:
         logprobs = tuple(p if isinstance(p, Within) else float(p) for p, _greedy in responses)
     except (TypeError, ValueError):
-        raise ValueError(
-            "expected for each letter a pair (float, bool): its log-probability, and whether it "
-            "is greedy"
-        ) from None
+        raise ValueError("expected for each letter a pair (log-probability, is greedy)") from None
     if len(logprobs) != len(row.choices):
         raise ValueError(f"{len(logprobs)} log-probabilities, expected {len(row.choices)}")
     return logprobs

@@ -296,8 +296,7 @@ class Way(ABC):
             return msgspec.convert(row, self.row, strict=False)
         except msgspec.ValidationError as error:
             raise EpidemiaError(
-                f"a row of the way {self.name!r} does not fit ({error}): keep its columns and way "
-                "as `epidemia export` or `questions` wrote them, or export again"
+                f"a row of the way {self.name!r} does not fit ({error}): export it again"
             ) from None
 
 

@@ -121,9 +121,8 @@ class InOrders(Way):
         if answer.design != first.design:
             raise ValueError("it was asked in another way than the first")
         if len(answer.order) != len(truth.levels):
-            raise ValueError(
-                f"the order {list(answer.order)} is not of the design {answer.design!r}"
-            )
+            order, design = list(answer.order), answer.design
+            raise ValueError(f"the order {order} is not of the design {design!r}")
 
     def by_position(self, answers: Sequence[Answer]) -> Array | None:
         return mean_by_position(answers)

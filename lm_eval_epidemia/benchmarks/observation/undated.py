@@ -99,8 +99,8 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
     if len(years) < 2:
         raise EpidemiaError(
-            f"{truth.task} has only {' '.join(years) or 'no year'}, but several years are "
-            f"compared: rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has only {' '.join(years) or 'no year'}: rebuild it with 'epidemia "
+            f"groundtruth build {truth.survey} --raw FILE'"
         )
     at = np.array([[place[(year, *cell)] for cell in cells] for year in years])
     return Series(np.array(years, int), truth.p[at], truth.replicates[:, at], truth.sample)
