@@ -551,12 +551,12 @@ def sample_of(data: Microdata, number: int) -> tuple[str, bool]:
             stored, ready = truth.replicates, prepare(data, task)
         except EpidemiaError:
             continue
-        if stored is not None and len(stored) == number and list(truth.given) == ready.given:
+        if len(stored) == number and list(truth.given) == ready.given:
             p = ready.estimator.estimate(ready)
             again = ready.estimator.joint(ready, p, number).at
             # They are stored in steps of 1/32,767 of the largest deviation.
             if again.shape == stored.shape and np.abs(again - stored).max() < 1e-4:
-                return str(truth.sample), True
+                return truth.sample, True
         break
     digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())
     for part in (data.strata, data.psu, data.unit, data.replicates):

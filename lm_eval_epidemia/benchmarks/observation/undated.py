@@ -89,11 +89,6 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     EpidemiaError
         If it has no joint replicates.
     """
-    if not truth.sample or truth.replicates is None:
-        raise EpidemiaError(
-            f"{truth.task} has no joint replicates, so its years cannot be compared: rebuild it "
-            f"with 'epidemia groundtruth build {truth.survey} --raw FILE'"
-        )
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
