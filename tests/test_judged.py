@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from toy_quantities import toy
 
-from lm_eval_epidemia.ask.responses import SingleAnswer, answered_share
+from lm_eval_epidemia.ask.responses import answered_share
+from lm_eval_epidemia.ask.way import Answer
 from lm_eval_epidemia.benchmarks.prior import judged
 from lm_eval_epidemia.benchmarks.prior import metrics as priors
 from lm_eval_epidemia.benchmarks.prior import respondents as forecasters
@@ -29,7 +30,7 @@ from lm_eval_epidemia.benchmarks.prior.judged import (
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import BETA, NORMAL, crps
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import SIZES, Samples
-from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, WrittenPrior, points
+from lm_eval_epidemia.benchmarks.prior.ways import REPEATS, UNREAD, points
 from lm_eval_epidemia.core.errors import EpidemiaError
 
 NHANES = "epidemia_prior_nhanes"
@@ -346,9 +347,7 @@ def truth():
 
 def written(truth, values, way="direct"):
     return [
-        WrittenPrior(
-            way, truth.task, truth.fingerprint, cell, sample + 1, tuple(values[cell, sample])
-        )
+        Answer(way, truth.task, truth.fingerprint, cell, sample, tuple(values[cell, sample]))
         for cell in range(len(values))
         for sample in range(values.shape[1])
     ]
@@ -356,7 +355,7 @@ def written(truth, values, way="direct"):
 
 def scored(truth, logs):
     return [
-        SingleAnswer("grid", truth.task, truth.fingerprint, cell, tuple(logs_of))
+        Answer("grid", truth.task, truth.fingerprint, cell, 0, tuple(logs_of))
         for cell, logs_of in enumerate(logs)
     ]
 
@@ -372,7 +371,7 @@ def said(truth):
 def test_they_are_what_is_judged(truth, said):
     answers = written(truth, said)
     np.random.default_rng(0).shuffle(answers)
-    answers = [WrittenPrior(*answer) for answer in answers]
+    answers = [Answer(*answer) for answer in answers]
     metrics = priors.measure(answers).numbers
     judged = judge(truth, make_priors(said))
     dropped = judge(truth, make_priors(said), published=True)

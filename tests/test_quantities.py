@@ -211,7 +211,7 @@ def test_damaged_files_are_refused_and_left_out(own, caplog):
         ('{"schema": 1}', content, "Field required"),
         (record.replace("0.37", "0.38", 1), content, "was changed after it was written"),
         (record, content[:-9], "is not the file that mine.json was written with"),
-        (record, None, "mine.draws.parquet, which contains the baselines of .* is missing"),
+        (record, None, "mine.draws.parquet, the baselines of .* is missing"),
     ):
         own.write_text(text)
         draws.unlink() if table is None else draws.write_bytes(table)

@@ -132,9 +132,8 @@ def _as_written(way: Way, asked: Any, shares: Array) -> Answer:
         raise ValueError(f"expected shares that sum to 1, not to {1 + total:.6g}")
     p = shares.tolist()
     by_level = tuple(p[asked.order.index(level)] for level in range(len(p)))
-    unread: Any = way.read(asked, [""])
-    answer: Answer = unread._replace(value=by_level, numbers=tuple(100 * share for share in p))
-    return answer
+    unread = way.read(asked, [""])
+    return unread._replace(value=by_level, numbers=tuple(100 * share for share in p))
 
 
 def _logprobs(values: Array, column: str) -> list[float]:

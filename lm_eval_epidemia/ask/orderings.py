@@ -52,16 +52,14 @@ def design_of(levels: int, asked: str | int | None = None) -> str:
     design = f"random:{MAX_ORDERINGS}" if asked is None else str(asked)
     if design == "all" and every > MAX_ALL:
         raise EpidemiaError(
-            f"orderings: {levels} answers have {every:,} orderings, too many; give "
-            f"'random:{MAX_ORDERINGS}' or 'balanced'"
+            f"{levels} answers have {every:,} orderings: give random:{MAX_ORDERINGS} or balanced"
         )
     if design in ("all", "balanced", "1"):
         return design
     if (match := re.fullmatch(r"random:(\d+)", design)) and int(match[1]) >= 2:
         return "all" if int(match[1]) >= every else design
-    raise EpidemiaError(
-        f"orderings {design!r} is not known: expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
-    )
+    expected = "expected 'all', 'random:N' (N >= 2), 'balanced' or 1"
+    raise EpidemiaError(f"orderings {design!r} is not known: {expected}")
 
 
 @lru_cache(maxsize=256)

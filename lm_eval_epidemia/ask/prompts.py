@@ -158,8 +158,7 @@ class TaskQuestions(NamedTuple):
         if (form := PROBABILITIES.get(self.wording)) is None:
             raise EpidemiaError(
                 f"wording {self.wording!r} asks for an answer, not a probability: use it with "
-                f"letters ({self.task.group}), or choose "
-                f"{' or '.join(filter(None, PROBABILITIES))}"
+                f"letters ({self.task.group})"
             )
         return form.format(who=self._who(given), phrase=phrase, noun=self._noun or "one")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,23 +13,6 @@ from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
-
-
-class SingleAnswer(NamedTuple):
-    """A model's answer to the only prompt of a cell.
-
-    Attributes
-    ----------
-    way, task, truth, cell, value, place
-        As of every `Answer`.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: Any
-    place: int = 0
 
 
 def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
@@ -50,10 +33,7 @@ def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
     try:
         logprobs = tuple(p if isinstance(p, Within) else float(p) for p, _greedy in responses)
     except (TypeError, ValueError):
-        raise ValueError(
-            "expected for each letter a pair (float, bool): its log-probability, and whether it "
-            "is greedy"
-        ) from None
+        raise ValueError("expected for each letter a pair (log-probability, is greedy)") from None
     if len(logprobs) != len(row.choices):
         raise ValueError(f"{len(logprobs)} log-probabilities, expected {len(row.choices)}")
     return logprobs

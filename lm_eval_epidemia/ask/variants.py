@@ -113,10 +113,7 @@ class Variant(NamedTuple):
         """
         given = metadata or {}
         if not isinstance(given, Mapping):
-            raise EpidemiaError(
-                f"metadata {metadata!r}: expected values by name, such as {{'orderings': "
-                "'balanced'}"
-            )
+            raise EpidemiaError(f"metadata {metadata!r}: expected values by name, a dict")
         chosen = cls(**{key: given[key] for key in cls._fields if given.get(key) is not None})
         if chosen.orderings is not None:
             design_of(2, chosen.orderings)
@@ -124,27 +121,17 @@ class Variant(NamedTuple):
         _check_integer("fewshot", chosen.fewshot, 0, MOST_EXAMPLES)
         _check_integer("tries", chosen.tries, 1, MOST_TRIES)
         if not isinstance(chosen.gen_prefix, str) or chosen.gen_prefix != chosen.gen_prefix.strip():
-            raise EpidemiaError(
-                f"gen_prefix {chosen.gen_prefix!r}: expected a text without spaces around it"
-            )
+            prefix = f"gen_prefix {chosen.gen_prefix!r}"
+            raise EpidemiaError(f"{prefix}: expected a text without spaces around it")
         for name, (known, expected) in _KNOWN.items():
             if (value := getattr(chosen, name)) not in known:
                 raise EpidemiaError(f"{name} {value!r} is not known: expected {expected}")
         if chosen.wording and chosen.fewshot:
-            raise EpidemiaError(
-                "wording and fewshot were both given, but solved examples exist only in the "
-                "default wording: give one of them"
-            )
+            raise EpidemiaError("solved examples have no wording: give one of wording and fewshot")
         if chosen.structured == "json" and chosen.fewshot:
-            raise EpidemiaError(
-                "structured json and fewshot were both given, but solved examples are written in "
-                "lines: give structured regex, or only one of them"
-            )
+            raise EpidemiaError("solved examples are written in lines: give structured regex")
         if chosen.gen_prefix and chosen.leading_space is not None:
-            raise EpidemiaError(
-                "gen_prefix and leading_space were both given, but a letter after a gen_prefix "
-                "always has a leading space: give one of them"
-            )
+            raise EpidemiaError("a letter after gen_prefix has a space: leave out leading_space")
         return chosen
 
 

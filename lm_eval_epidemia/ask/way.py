@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import GenericAlias, MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,8 +20,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 
 
-class Answer(Protocol):
-    """The answer to one prompt; each way has its own named tuple with these fields.
+class Answer(NamedTuple):
+    """A model's answer to one prompt.
 
     Attributes
     ----------
@@ -31,22 +31,33 @@ class Answer(Protocol):
     cell : int
     place : int
         The number of the prompt within the cell, from 0.
-    value : float or sequence of float
-        The answer.
+    value : object, or tuple of object
+        Log-probabilities of the choices, not normalised; or what was written, a number or several,
+        None or NaN if it could not be read: lm-eval writes answers into sample files.
+    order : tuple of int, length K
+        Level number at each displayed position; empty if the levels are not displayed.
+    design : str or int
+        Which prompts the cell has, the same in all answers to a task: a design of orderings (see
+        `ask.orderings`) or how many answers are drawn.
+    numbers : tuple of float, length K, or None
+        Of 100, by displayed position, of any sum, as they were written; None if there are none.
     """
 
+    way: str
+    task: str
+    truth: str
+    cell: int
+    place: int
+    value: Any
+    order: tuple[int, ...] = ()
+    design: str | int = ""
+    numbers: tuple[float, ...] | None = None
+
     @property
-    def way(self) -> str: ...
-    @property
-    def task(self) -> str: ...
-    @property
-    def truth(self) -> str: ...
-    @property
-    def cell(self) -> int: ...
-    @property
-    def place(self) -> int: ...
-    @property
-    def value(self) -> Any: ...
+    def is_read(self) -> bool:
+        """Whether what was written could be read."""
+        values = self.value if isinstance(self.value, tuple) else (self.value,)
+        return not any(value is None or math.isnan(value) for value in values)
 
 
 class Elicited(NamedTuple):
@@ -192,6 +203,10 @@ class Way(ABC):
             If the responses have the wrong form.
         """
 
+    def answer(self, row: Any, value: Any, place: int = 0, **more: Any) -> Answer:
+        """Return the answer to a row; see `Answer`."""
+        return Answer(self.name, row.task, row.truth, row.cell, place, value, **more)
+
     def load(self, task: str) -> Any:
         """Return the truth of a task, which has a ``fingerprint``."""
         return store.load_truth(task)
@@ -281,8 +296,7 @@ class Way(ABC):
             return msgspec.convert(row, self.row, strict=False)
         except msgspec.ValidationError as error:
             raise EpidemiaError(
-                f"a row of the way {self.name!r} does not fit ({error}): keep its columns and way "
-                "as `epidemia export` or `questions` wrote them, or export again"
+                f"a row of the way {self.name!r} does not fit ({error}): export it again"
             ) from None
 
 

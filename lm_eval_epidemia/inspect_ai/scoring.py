@@ -17,9 +17,9 @@ from inspect_ai.solver import TaskState
 
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.responses import softmax
+from lm_eval_epidemia.ask.way import Answer
 from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
@@ -37,15 +37,14 @@ def format_shares(levels: Sequence[str], p: Iterable[float]) -> str:
     return ", ".join(f"{level} {share:.1%}" for level, share in zip(levels, p, strict=True))
 
 
-def _read_answer(row: dict[str, Any], kept: dict[str, Any]) -> Response:
+def _read_answer(row: dict[str, Any], kept: dict[str, Any]) -> Answer:
     """Read an answer from what a score keeps of it."""
     way = OBSERVATION.ways[row["way"]]
     responses: Sequence[Any] = [kept.get("reply")]
     if "top" in kept:
         top = [(token, logprob) for token, logprob in kept["top"]]
         responses = read_by_text(ShownTokens(top, kept["began"]), row["choices"], add=True)
-    answer: Any = way.read(way.of_row(row), responses)
-    return answer
+    return way.read(way.of_row(row), responses)
 
 
 def _scored(row: dict[str, Any], kept: dict[str, Any], q: Array | None, explanation: str) -> Score:
@@ -103,7 +102,7 @@ def _from_reply(row: dict[str, Any], output: ModelOutput) -> Score:
     return _scored(row, kept, np.array(answer.value), f"Numbers as written: {numbers}")
 
 
-def _seen(answer: Response) -> float:
+def _seen(answer: Answer) -> float:
     """Return the probability of the letters that were shown."""
     shown = (x for x in answer.value if not isinstance(x, Within) or x.shown)
     return math.fsum(map(math.exp, shown))
@@ -130,7 +129,7 @@ class Result(NamedTuple):
 def _results(scores: Sequence[SampleScore]) -> list[Result]:
     """Put the answers of each task together, as lm-eval's metrics do."""
     rows = [score.sample_metadata or {} for score in scores]
-    answers: defaultdict[str, list[Response]] = defaultdict(list)
+    answers: defaultdict[str, list[Answer]] = defaultdict(list)
     for row, score in zip(rows, scores, strict=True):
         answers[row["task"]].append(_read_answer(row, score.score.metadata or {}))
     everything = [answer for of_task in answers.values() for answer in of_task]
@@ -143,7 +142,7 @@ def _results(scores: Sequence[SampleScore]) -> list[Result]:
         return [_result(surveys[task], of_task) for task, of_task in answers.items()]
 
 
-def _result(survey: str, answers: list[Response]) -> Result:
+def _result(survey: str, answers: list[Answer]) -> Result:
     measured, way = OBSERVATION.measure(answers), OBSERVATION.ways[answers[0].way]
     numbers = {name: measured.numbers.get(name, math.nan) for name in ("score", "seen")}
     for name in ("choice_mass", "answered"):

@@ -92,9 +92,7 @@ def collect_answers(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Colle
     if stale := {answer.truth for answer in answers} - {truth.fingerprint}:
         raise EpidemiaError(
             f"{way.named(first.task)}: the questions were made from ground truth "
-            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export the "
-            "dataset again ('epidemia export'), or install the version of lm-eval-epidemia that "
-            "exported it"
+            f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export them again"
         )
     values = np.array([answer.value for answer in answers], dtype=float)
     answered = np.zeros((len(truth.given), way.prompts(truth, first)), dtype=bool)

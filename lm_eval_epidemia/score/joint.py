@@ -148,10 +148,7 @@ def _check_draws(draws: Iterable[Draws | None]) -> list[Draws | None]:
     alone = isinstance(draws, Draws) or not isinstance(draws, Iterable)
     listed = [] if alone else list(draws)
     if alone or not all(task is None or isinstance(task, Draws) for task in listed):
-        raise EpidemiaError(
-            "joint_error expects a list of draws, one per task: [score(task, q).draws for task "
-            "in tasks]"
-        )
+        raise EpidemiaError("joint_error expects a list of draws, one per task: [score(...).draws]")
     return listed
 
 
@@ -173,8 +170,7 @@ def _check_weights(weights: Sequence[float] | None, number: int) -> list[float]:
     if len(listed) != number or not is_fine:
         raise EpidemiaError(
             f"weights {weights!r}: expected a finite number of at least 0 for each of "
-            f"{plural(number, 'task')}, not all 0; for the difference of two models in a task, "
-            "give difference(one.draws, other.draws)"
+            f"{plural(number, 'task')}, not all 0 (of two models give their difference)"
         )
     return listed
 

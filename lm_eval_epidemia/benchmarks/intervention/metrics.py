@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks.benchmark import Kept, Measurement
 from lm_eval_epidemia.benchmarks.intervention.names import load_pairs
 from lm_eval_epidemia.benchmarks.intervention.questions import GraphQuestions
@@ -60,6 +60,12 @@ class Graded(NamedTuple):
     def right(self) -> NDArray[np.bool_]:
         """Whether both answers are correct, that is, the effect and the base answer."""
         return self.base & self.post
+
+
+def odds_of(answer: Answer) -> float:
+    """Return the log-odds of yes, 0 if there is no preference; of what was written its sign."""
+    value = answer.value
+    return float(value[0] - value[1] if isinstance(value, tuple) else value)
 
 
 def grade_effects(truth: GraphQuestions, odds: Array, asked: NDArray[np.bool_]) -> Graded:
@@ -178,7 +184,7 @@ def grade_task(answers: Sequence[Any]) -> GradedTask | None:
         return None
     odds = np.full(len(truth.prompts), math.nan)
     for answer in answers:
-        odds[answer.cell] = answer.odds
+        odds[answer.cell] = odds_of(answer)
     asked = collected.answered[:, 0]
     grades = grade_effects(truth, odds, asked)
     if len(grades.numbers) < (whole := len(truth.pairs or truth.prompts)):
@@ -233,7 +239,7 @@ def _format_kept(truth: GraphQuestions, answers: Sequence[Any]) -> str:
 
     "-" where a prompt was not asked, "?" where no answer could be read.
     """
-    cells = {answer.cell: answer.odds for answer in answers}
+    cells = {answer.cell: odds_of(answer) for answer in answers}
     return " ".join(
         "-" if cell not in cells else "?" if math.isnan(cells[cell]) else f"{cells[cell]:.4g}"
         for cell in range(len(truth.prompts))

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lm_eval_epidemia.ask.replies.thoughts import answer_text
-from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, SingleAnswer, logprobs_of
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
     GraphQuestions,
@@ -37,40 +37,6 @@ _NUMBERS = (
     *("two", "three", "four", "five", "six", "seven"),
     *("eight", "nine", "ten", "eleven", "twelve"),
 )
-
-
-class Chosen(SingleAnswer):
-    """A model's answer to one prompt: the log-probabilities of Yes and of No.
-
-    Attributes
-    ----------
-    value : (float, float)
-        Natural logarithms, not normalised.
-    """
-
-    @property
-    def odds(self) -> float:
-        """Log-odds of yes; its sign is the answer, 0 is none."""
-        return float(self.value[0] - self.value[1])
-
-
-class Wrote(SingleAnswer):
-    """An answer that a model wrote.
-
-    Attributes
-    ----------
-    value : float
-        1 for yes, -1 for no, NaN if neither could be read.
-    """
-
-    @property
-    def odds(self) -> float:
-        """The answer as a sign; NaN for none."""
-        return float(self.value)
-
-    @property
-    def is_read(self) -> bool:
-        return not math.isnan(self.value)
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -164,11 +130,11 @@ class Intervention(Way):
             names, values = (dict(zip(nodes, these, strict=True)) for these in named[:2])
             yield {"cell": cell, "prompt": self.worded(prompt, names, values) + self.request}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Chosen | Wrote:
-        about = self.name, row.task, row.truth, row.cell
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
+        """Read the log-probabilities of yes and no; of a reply 1 or -1, NaN if it is neither."""
         if self.generated:
-            return Wrote(*about, yes_or_no(str(responses[0])))
-        return Chosen(*about, logprobs_of(responses, row))
+            return self.answer(row, yes_or_no(str(responses[0])))
+        return self.answer(row, logprobs_of(responses, row))
 
     def choices(self, truth: GraphQuestions) -> Sequence[str]:
         return CHOICES

@@ -98,12 +98,9 @@ def compare_on_scales(part: Part, elicited: Elicited) -> dict[str, ScaleValue]:
         def of_answers(by_order: Array, of: Callable[[Array, Array], Array] = of) -> Array:
             return np.array([of(part.p, q) for q in by_order])
 
-        draws = None
-        if part.replicates is not None:
-            asking = 0.0
-            if elicited.by_order is not None:
-                asking = ordering_error(elicited.by_order, of_answers)
-            draws = Draws(part.truth.sample or "", of(part.replicates, elicited.q), asking)
+        by_order = elicited.by_order
+        asking = 0.0 if by_order is None else ordering_error(by_order, of_answers)
+        draws = Draws(part.truth.sample, of(part.replicates, elicited.q), asking)
         known[name] = ScaleValue(float(of(part.p, elicited.q)), draws)
     return known
 
@@ -143,17 +140,12 @@ def fit_tilt(answered: Sequence[tuple[Part, Elicited]]) -> Tilt:
     """Return the line through the cells and levels of all these tasks, each with equal weight."""
     tasks = [
         calibration_line.moments(
-            part.weights,
-            part.p,
-            elicited.q,
-            sizes(part),
-            np.empty((0, *part.p.shape)) if part.replicates is None else part.replicates,
-            part.truth.sample or "",
+            part.weights, part.p, elicited.q, sizes(part), part.replicates, part.truth.sample
         )
         for part, elicited in answered
     ]
     line = calibration_line.fit_line(tasks)
-    if math.isnan(line.slope) or any(part.truth.sample is None for part, _ in answered):
+    if math.isnan(line.slope):
         return Tilt(line.tilt, line.slope, math.nan, math.nan)
     asking = [
         _asking(part, elicited.by_order, line, len(tasks))

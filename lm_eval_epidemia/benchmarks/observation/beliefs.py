@@ -114,10 +114,7 @@ def _from_frame(truth: GroundTruth, frame: pd.DataFrame) -> Array:
     is_long = "q" in frame or "answer" in frame
     needed, columns = [*conditions, *(["answer", "q"] if is_long else truth.levels)], [*frame]
     if lacking := [name for name in needed if name not in columns]:
-        raise EpidemiaError(
-            f"q has no column {few(lacking)} (it has {few(columns)}): expected "
-            f"{', '.join(conditions)}, with answer and q or with a column per answer"
-        )
+        raise EpidemiaError(f"q has no column {few(lacking)} (it has {few(columns)}): add it")
     if twice := [name for name in needed if columns.count(name) > 1]:
         raise EpidemiaError(f"q has two columns named {few(twice)}: keep one")
     if not is_long:
@@ -152,9 +149,8 @@ def align_beliefs(truth: GroundTruth, labelled: Iterable[tuple[tuple[str, ...], 
             )
             raise EpidemiaError(f"{truth.task} has no cell for {shown(labels)} ({hint})")
         if labels in values:
-            raise EpidemiaError(
-                f"beliefs contain {shown(labels)} twice: {values[labels]!r} and {value!r}"
-            )
+            both = f"{values[labels]!r} and {value!r}"
+            raise EpidemiaError(f"beliefs contain {shown(labels)} twice: {both}")
         values[labels] = value
     if lacking := [shown(labels) for labels in place if labels not in values]:
         raise EpidemiaError("beliefs lack " + _join_cells(lacking))

@@ -389,9 +389,7 @@ def plan_set(
     data, schemes = building.find_schemes(load_microdata(entry, raw, vintage, every=True))
     space = space_of(data, sorted(set(dimension)), outcomes)
     if lacking := [name for name in outcomes if name not in space.outcomes]:
-        raise EpidemiaError(
-            f"{data.name} lacks the column of {lacking[0]}: leave that variable out"
-        )
+        raise EpidemiaError(f"{data.name} lacks the column of {lacking[0]}: leave it out")
     kept: list[FreshTask] = []
     refused: Counter[str] = Counter()
     informed = cache_information(data)
@@ -408,9 +406,8 @@ def plan_set(
     drawn = FreshDraws(tried=len(kept) + refused.total(), kept=len(kept), refused=by_reason)
     if not kept:
         why = _reasons(drawn) or "no outcome can be combined with other variables"
-        raise EpidemiaError(
-            f"none of {drawn.tried} draws from {survey} {data.vintage} meets the conditions ({why})"
-        )
+        drawn_from = f"{drawn.tried} draws from {survey} {data.vintage}"
+        raise EpidemiaError(f"none of {drawn_from} meets the conditions ({why})")
     asked = FreshOptions(
         n=n, dimension=space.dimensions, outcomes=tuple(outcomes), replicates=replicates
     )
@@ -439,10 +436,7 @@ def _check_options(
         raise EpidemiaError(f"--dimension {wrong[0]}: a fresh task has 1 to 3 conditions")
     vintages = list(entry.vintages.values()) if vintage is None else [entry.vintage(vintage)]
     if all(each.tables for each in vintages):
-        raise EpidemiaError(
-            f"{entry.survey} is published only as tables, but fresh tasks need people's answers: "
-            "choose another survey"
-        )
+        raise EpidemiaError(f"{entry.survey} is published only as tables: choose another survey")
 
 
 def _check_outcome(entry: Record, name: str) -> None:
@@ -511,8 +505,7 @@ def build_set(
     building.check_options(replicates, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:
         raise EpidemiaError(
-            f"{folder} contains another set with this survey and seed, but other options, files "
-            "or another record: give another --seed, or replace that set with --replace"
+            f"{folder} has another set: give another --seed, or replace that set with --replace"
         )
     paths.check_writable(folder)
     sample, is_joint = sample_of(data, replicates // 2)
@@ -558,12 +551,12 @@ def sample_of(data: Microdata, number: int) -> tuple[str, bool]:
             stored, ready = truth.replicates, prepare(data, task)
         except EpidemiaError:
             continue
-        if stored is not None and len(stored) == number and list(truth.given) == ready.given:
+        if len(stored) == number and list(truth.given) == ready.given:
             p = ready.estimator.estimate(ready)
             again = ready.estimator.joint(ready, p, number).at
             # They are stored in steps of 1/32,767 of the largest deviation.
             if again.shape == stored.shape and np.abs(again - stored).max() < 1e-4:
-                return str(truth.sample), True
+                return truth.sample, True
         break
     digest = hashlib.sha256(f"{data.key} {len(data)} {number} {sampling.SEED}".encode())
     for part in (data.strata, data.psu, data.unit, data.replicates):

@@ -10,7 +10,7 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,51 +25,10 @@ from lm_eval_epidemia.ask.responses import (
     uniform_distance,
 )
 from lm_eval_epidemia.ask.variants import MOST_SAMPLES, Variant
-from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric, Way
+from lm_eval_epidemia.ask.way import Answer, DistributionWay, Elicited, Metric, Way
 from lm_eval_epidemia.ask.within import bound_change
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
-
-
-class Response(NamedTuple):
-    """A model's answer to one prompt.
-
-    Attributes
-    ----------
-    way, task, truth, cell, place
-        As of every `Answer`.
-    value : float or tuple of float, or None or tuple of None
-        Log-probabilities of the choices, not normalised; or what was written, a number or one for
-        each level, None if it could not be read: lm-eval writes answers into sample files, and
-        NaN is no JSON.
-    order : tuple of int, length K
-        Level number at each displayed position; empty if the levels are not displayed.
-    design : str or int
-        Which prompts the cell has, the same in all answers to a task: a design of orderings (see
-        `ask.orderings`) or how many answers are drawn.
-    numbers : tuple of float, length K, or None
-        Of 100, by displayed position, of any sum, as they were written; None if there are none.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    place: int
-    value: Any
-    order: tuple[int, ...] = ()
-    design: str | int = ""
-    numbers: tuple[float, ...] | None = None
-
-    @property
-    def is_read(self) -> bool:
-        """Whether what was written could be read."""
-        return None not in (self.value if isinstance(self.value, tuple) else (self.value,))
-
-
-def response_to(way: str, row: Any, place: int, value: Any, **more: Any) -> Response:
-    """Return the answer to a row of a split; see `Response`."""
-    return Response(way, row.task, row.truth, row.cell, place, value, **more)
 
 
 def place_of(order: Sequence[int], orders: Sequence[Sequence[int]], lacks: str) -> int:
@@ -105,12 +64,12 @@ def by_level(displayed: Array, orders: np.ndarray[Any, Any]) -> Array:
     return np.take_along_axis(displayed, target, axis=-1)
 
 
-def mean_by_position(answers: Sequence[Response]) -> Array:
+def mean_by_position(answers: Sequence[Answer]) -> Array:
     """Average over prompts what each displayed position got."""
     return np.asarray(softmax(np.array([answer.value for answer in answers])).mean(axis=0))
 
 
-def order_bias(answers: Sequence[Response]) -> float:
+def order_bias(answers: Sequence[Answer]) -> float:
     """Position bias: total variation distance of the mean probability by position from uniform.
 
     In [0, 1): 0 if all letters have the same mean probability, 1 - 1/K if the same letter is always
@@ -146,30 +105,29 @@ class InOrders(Way):
                 text = prompt(asked, [truth.levels[level] for level in order])
                 yield {"cell": cell, "order": list(order), "design": design, "prompt": text}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the log-probabilities of a row's letters, by displayed position."""
         place, logprobs = _place(row.order, row.design), logprobs_of(responses, row)
-        return response_to(self.name, row, place, logprobs, order=row.order, design=row.design)
+        return self.answer(row, logprobs, place, order=row.order, design=row.design)
 
     def choices(self, truth: Any) -> Sequence[str]:
         return LETTERS[: len(truth.levels)]
 
-    def prompts(self, truth: Any, first: Response) -> int:
+    def prompts(self, truth: Any, first: Answer) -> int:
         return len(orderings(len(truth.levels), str(first.design)))
 
-    def check(self, answer: Response, first: Response, truth: Any) -> None:
+    def check(self, answer: Answer, first: Answer, truth: Any) -> None:
         """Refuse an ordering of other levels, and another design than the first's."""
         if answer.design != first.design:
             raise ValueError("it was asked in another way than the first")
         if len(answer.order) != len(truth.levels):
-            raise ValueError(
-                f"the order {list(answer.order)} is not of the design {answer.design!r}"
-            )
+            order, design = list(answer.order), answer.design
+            raise ValueError(f"the order {order} is not of the design {design!r}")
 
-    def by_position(self, answers: Sequence[Response]) -> Array | None:
+    def by_position(self, answers: Sequence[Answer]) -> Array | None:
         return mean_by_position(answers)
 
-    def by_order(self, values: Array, first: Response, levels: int) -> Array:
+    def by_order(self, values: Array, first: Answer, levels: int) -> Array:
         """Return what each level got under each ordering, shape (C, M, K)."""
         return by_level(softmax(values), np.array(orderings(levels, first.design)))
 
@@ -196,12 +154,12 @@ class Letters(InOrders, SurveyQuestion):
     def questions(self, truth: GroundTruth, variant: Variant) -> Iterable[str]:
         return map(Wording(truth, variant.wording).question, range(len(truth.given)))
 
-    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+    def distribution(self, values: Array, first: Answer, levels: int) -> Elicited:
         """Average over the orderings what each level got."""
         by_order = self.by_order(values, first, levels)
         return Elicited(by_order.mean(axis=1), by_order=by_order)
 
-    def moved(self, values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
+    def moved(self, values: Array, low: Array, high: Array, first: Answer, levels: int) -> Array:
         """Bound how far each cell's distribution, the mean over its orderings, may be off."""
         orders = np.array(orderings(levels, first.design))
         return bound_change(*(by_level(seen, orders) for seen in (softmax(values), low, high)))
@@ -214,7 +172,7 @@ class Letters(InOrders, SurveyQuestion):
         return f"{asked} {LETTERS[int(rng.choice(len(order), p=p / p.sum()))]}"
 
 
-def written_by_position(answers: Sequence[Response]) -> Array | None:
+def written_by_position(answers: Sequence[Answer]) -> Array | None:
     """Return the share of each displayed position among the letters written; None without one."""
     written = [answer.order.index(answer.value) for answer in answers if answer.is_read]
     if not written:
@@ -223,7 +181,7 @@ def written_by_position(answers: Sequence[Response]) -> Array | None:
     return np.asarray(counts / counts.sum())
 
 
-def written_order_bias(answers: Sequence[Response]) -> float:
+def written_order_bias(answers: Sequence[Answer]) -> float:
     """Position bias: total variation distance of the letters written from uniform, in [0, 1).
 
     NaN when none could be read. Letters are drawn, so it is above 0 by chance too.
@@ -265,17 +223,16 @@ class Sampled(Letters):
                 row = {"cell": cell, "order": order, "sample": sample}
                 yield {**row, "n_samples": number, "prompt": text}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the letter that was written: the level that it stands for."""
         position = read_letter(str(responses[0]), len(row.order))
         level = None if position is None else row.order[position]
-        more = {"order": row.order, "design": row.n_samples}
-        return response_to(self.name, row, row.sample - 1, level, **more)
+        return self.answer(row, level, row.sample - 1, order=row.order, design=row.n_samples)
 
-    def prompts(self, truth: GroundTruth, first: Response) -> int:
+    def prompts(self, truth: GroundTruth, first: Answer) -> int:
         return int(first.design)
 
-    def check(self, answer: Response, first: Response, truth: GroundTruth) -> None:
+    def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:
         """Refuse what is no ordering of the levels, and another number of answers."""
         sample, number, levels = answer.place + 1, int(answer.design), len(truth.levels)
         if answer.design != first.design:
@@ -285,14 +242,14 @@ class Sampled(Letters):
         if not 1 <= sample <= number <= MOST_SAMPLES:
             raise ValueError(f"answer {sample} of {number}")
 
-    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+    def distribution(self, values: Array, first: Answer, levels: int) -> Elicited:
         """Count the answers; one that could not be read stands for all levels alike."""
         numbers = np.where(np.isnan(values), levels, values)
         counts = (numbers[:, :, None] == np.arange(levels + 1)).sum(axis=1)
         shares = counts / counts.sum(axis=1, keepdims=True)
         return Elicited(shares[:, :-1] + shares[:, -1:] / levels, counts=counts)
 
-    def by_position(self, answers: Sequence[Response]) -> Array | None:
+    def by_position(self, answers: Sequence[Answer]) -> Array | None:
         return written_by_position(answers)
 
 

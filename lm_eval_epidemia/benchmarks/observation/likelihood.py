@@ -23,16 +23,15 @@ from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
 from lm_eval_epidemia.ask.replies.letters import read_letter
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import DistributionWay, Elicited, Metric
+from lm_eval_epidemia.ask.way import Answer, DistributionWay, Elicited, Metric
 from lm_eval_epidemia.ask.within import bound_change
-from lm_eval_epidemia.benchmarks.observation.letters import Response, response_to
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import official_cells
 from lm_eval_epidemia.surveys.record import Task
 
 
-def bin_mass(answers: Sequence[Response]) -> float:
+def bin_mass(answers: Sequence[Answer]) -> float:
     """Mean probability of the chosen interval, among the letters; in [1/22, 1]."""
     over_bins = softmax(np.array([answer.value for answer in answers]))
     return float(over_bins.max(axis=-1).mean())
@@ -57,22 +56,22 @@ class Likelihood(DistributionWay):
                 text = prompt(wording.probability(cell, level), BINS, request=self.request)
                 yield {"cell": cell, "level": level, "prompt": text}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the log-probabilities of the intervals."""
-        return response_to(self.name, row, row.level, logprobs_of(responses, row))
+        return self.answer(row, logprobs_of(responses, row), row.level)
 
     def choices(self, truth: GroundTruth) -> Sequence[str]:
         return BIN_LETTERS
 
-    def prompts(self, truth: GroundTruth, first: Response) -> int:
+    def prompts(self, truth: GroundTruth, first: Answer) -> int:
         return len(asked_levels(len(truth.levels)))
 
-    def check(self, answer: Response, first: Response, truth: GroundTruth) -> None:
+    def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:
         """Refuse a level that is not asked: an answer's place is its level."""
         if answer.place not in asked_levels(len(truth.levels)):
             raise ValueError(f"level {answer.place} is not asked")
 
-    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+    def distribution(self, values: Array, first: Answer, levels: int) -> Elicited:
         """Take the middle of the likeliest interval; beside it, that of all, by probability."""
         over_bins = softmax(values)
         return Elicited(
@@ -80,7 +79,7 @@ class Likelihood(DistributionWay):
             expected=distribution(over_bins @ MIDPOINTS, levels),
         )
 
-    def moved(self, values: Array, low: Array, high: Array, first: Response, levels: int) -> Array:
+    def moved(self, values: Array, low: Array, high: Array, first: Answer, levels: int) -> Array:
         """Bound how far a cell's distribution may be off: other intervals may be likeliest."""
         may = high >= low.max(axis=-1, keepdims=True)
         p = MIDPOINTS[values.argmax(axis=-1)]
@@ -129,13 +128,13 @@ class Written(Likelihood):
     temperature = 0.0
     revision = 1
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the letter that was written: the middle of its interval."""
         interval = read_letter(str(responses[0]), len(row.choices))
         middle = None if interval is None else float(MIDPOINTS[interval])
-        return response_to(self.name, row, row.level, middle)
+        return self.answer(row, middle, row.level)
 
-    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+    def distribution(self, values: Array, first: Answer, levels: int) -> Elicited:
         """Take the intervals' middles; a cell with an answer that could not be read is uniform."""
         silent = np.isnan(values).any(axis=1, keepdims=True)
         return Elicited(np.where(silent, 1 / levels, distribution(np.nan_to_num(values), levels)))

@@ -54,38 +54,19 @@ class Part:
         replicates = self.truth.replicates
         return replicates if self.complete.all() else replicates[:, self.complete]
 
-    def distances(self, q: Array) -> Array | None:
-        """Distances from the truth at each replicate, shape (B,)."""
-        return None if self.replicates is None else distance(self.weights, self.replicates, q)
-
     @cached_property
     def beyond(self) -> Array:
         """Samples drawn from the replicates, shape (J, B, C', K); see `joint.draw_beyond`."""
-        assert self.replicates is not None
         return joint.draw_beyond(self.p, self.replicates)
 
     @cached_property
-    def zeros_beyond(self) -> Array:
-        """The distance that scores 0 in each of these, shape (J, B)."""
-        return scoring.zero_distance(self.weights, self.beyond)
-
-    @cached_property
-    def zeros(self) -> Array | None:
-        """The distance that scores 0 at each replicate, shape (B,)."""
-        return (
-            None
-            if self.replicates is None
-            else scoring.zero_distance(self.weights, self.replicates)
-        )
-
-    @cached_property
-    def noise(self) -> Array | None:
+    def noise(self) -> Array:
         """Deviations of the replicates from their mean, shape (B, C', K).
 
         Boosting shrinks a replicate once more: their mean is off, and that is no sampling error.
         """
         at = self.replicates
-        return at if at is None or not len(at) else at - at.mean(axis=0)
+        return at - at.mean(axis=0) if len(at) else at
 
     @cached_property
     def noise_twice(self) -> Array:
@@ -93,20 +74,16 @@ class Part:
 
         A replicate is off by its mean less P, and a sample drawn from it by that twice.
         """
-        assert self.replicates is not None
         return self.beyond - (2 * self.replicates.mean(axis=0) - self.p)
 
     @cached_property
     def _zeros_population(self) -> Array:
         """The distance that scores 0 in the survey with its noise once more, shape (B,)."""
-        assert self.noise is not None
         return scoring.zero_distance(self.weights, self.p + self.noise)
 
     @cached_property
     def zero_population(self) -> float:
-        """The distance from the population that scores 0; NaN without replicates."""
-        if self.noise is None:
-            return math.nan
+        """The distance from the population that scores 0."""
         zero = self.anchors.zero
         # Far from the truth: the bootstrap's correction (Efron and Tibshirani 1993, section 10.6).
         return 2 * zero - float(self._zeros_population.mean()) if len(self.noise) else zero
@@ -130,10 +107,9 @@ class Part:
         Returns
         -------
         float
-            NaN without replicates.
         """
-        if self.noise is None or not len(self.noise):
-            return math.nan if self.noise is None else d
+        if not len(self.noise):
+            return d
         excess = d - float(distance(self.weights, off, np.zeros_like(off)))
         return float(joint.cut_noise(d, distance(self.weights, self.noise, off).mean() + excess))
 
@@ -186,23 +162,18 @@ class Measured:
         return float(part.distance(self.elicited.q))
 
     @cached_property
-    def l1_at(self) -> Array | None:
-        """The distance at each replicate, shape (B,); None if there are none."""
-        at = self.part.distances(self.elicited.q)
-        if at is None or self.elicited.counts is None:
-            return at
-        # The correction for sampled answers is subtracted at every replicate.
-        return at + (self.l1 - float(self.part.distance(self.elicited.q)))
+    def excess(self) -> float:
+        """What drawn answers add to the distance, below 0; subtracted at every replicate too."""
+        return self.l1 - float(self.part.distance(self.elicited.q))
 
     @cached_property
-    def _l1_beyond(self) -> Array:
-        """The distance in samples drawn from the replicates, shape (J, B)."""
-        part, q = self.part, self.elicited.q
-        return distance(part.weights, part.beyond, q) + (self.l1 - float(part.distance(q)))
+    def l1_at(self) -> Array:
+        """The distance at each replicate, shape (B,)."""
+        return distance(self.part.weights, self.part.replicates, self.elicited.q) + self.excess
 
     @property
     def l1_population(self) -> float:
-        """Distance from the population; NaN without replicates. Below 0 by chance."""
+        """Distance from the population. Below 0 by chance."""
         return self.part.distance_population(self.l1, self.elicited.q - self.part.p)
 
     @property
@@ -218,7 +189,7 @@ class Measured:
 
     @property
     def score_population(self) -> float:
-        """Score against the population, from 0 to 100; NaN without replicates."""
+        """Score against the population, from 0 to 100."""
         return min(self.score_population_uncut, 100.0)
 
     @property
@@ -228,18 +199,19 @@ class Measured:
         It exceeds 100 if answers are closer to the truth than its noise. If each task were cut off,
         the mean score of a model that knows the population would be too low.
         """
-        l1, zero = self.l1_population, self.part.zero_population
-        return math.nan if math.isnan(l1) else float(np.clip(scoring.position(l1, zero), 0, 200))
+        on_scale = scoring.position(self.l1_population, self.part.zero_population)
+        return float(np.clip(on_scale, 0, 200))
 
     @cached_property
-    def score_draws(self) -> Draws | None:
+    def score_draws(self) -> Draws:
         """The score at each replicate: its zero moves along, D_perfect is kept."""
-        part = self.part
-        if self.l1_at is None or part.zeros is None:
-            return None
-        perfect = part.anchors.perfect
-        at = scoring.scale_distance(self.l1_at, part.zeros, perfect)
-        again = scoring.scale_distance(self._l1_beyond, part.zeros_beyond, perfect)
+        part, perfect = self.part, self.part.anchors.perfect
+        l1_again = distance(part.weights, part.beyond, self.elicited.q) + self.excess
+        zeros, zeros_again = (
+            scoring.zero_distance(part.weights, p) for p in (part.replicates, part.beyond)
+        )
+        at = scoring.scale_distance(self.l1_at, zeros, perfect)
+        again = scoring.scale_distance(l1_again, zeros_again, perfect)
         # Cut off where the score is; inside, those without one ordering may lie beyond the ends.
         inside = 0 < self.score < 100
 
@@ -253,12 +225,12 @@ class Measured:
         return draws._replace(less_bias=joint.correct_bias(at, again)) if len(at) else draws
 
     @property
-    def l1_draws(self) -> Draws | None:
+    def l1_draws(self) -> Draws:
         """The distance at each replicate, with the error of asking."""
-        return None if self.l1_at is None else self._draws(self.l1_at, self.part.distance, 100.0)
+        return self._draws(self.l1_at, self.part.distance, 100.0)
 
     @cached_property
-    def score_population_draws(self) -> Draws | None:
+    def score_population_draws(self) -> Draws:
         """The score against the population in other samples of that population.
 
         The answers are assumed to be as far from the population as estimated, in the direction of q
@@ -266,8 +238,6 @@ class Measured:
         off at 100, so their spread is that of the distance.
         """
         part, off = self.part, self.elicited.q - self.part.p
-        if part.noise is None:
-            return None
         uncut, zero = self.score_population_uncut, part.zero_population
         # Cut off where the number is; inside, other samples and orderings may lie beyond the ends.
         ends = (-math.inf, math.inf) if 0 < uncut < 200 else (0, 200)
@@ -279,9 +249,10 @@ class Measured:
         at = np.empty(0)
         if len(part.noise):
             share = float(np.clip(self.l1_population / self.l1, 0, 1)) if self.l1 > 0 else 0.0
-            excess = share * (self.l1 - float(part.distance(self.elicited.q)))
-            at = distance(part.weights, part.noise, share * off) + excess
-            again = distance(part.weights, part.noise_twice, share * off) + excess
+            at, again = (
+                distance(part.weights, noise, share * off) + share * self.excess
+                for noise in (part.noise, part.noise_twice)
+            )
             l1 = joint.cut_noise(at, joint.mean_beyond(at, again))
             at = np.clip(scoring.position(l1, part.zeros_population), *ends)
         return self._draws(at, score_of, zero)._replace(uncut=uncut)
@@ -304,4 +275,4 @@ class Measured:
         if counts is not None and width > scoring.ROUNDING:
             error = monte_carlo.distance_error(self.part.weights, self.part.p, counts)
             drawn = min(100.0, 100 * error / width)
-        return Draws(self.part.truth.sample or "", at, math.hypot(ordering, drawn))
+        return Draws(self.part.truth.sample, at, math.hypot(ordering, drawn))

@@ -17,7 +17,6 @@ import numpy as np
 from lm_eval_epidemia.ask.way import Answer
 from lm_eval_epidemia.ask.within import Within, bounds
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
-from lm_eval_epidemia.benchmarks.observation.letters import Response
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
@@ -66,7 +65,7 @@ def _compare_task(collected: collect.Collected, answers: Sequence[Answer]) -> Me
     return Measured(part_of(truth, complete), elicited)
 
 
-def measure(answers: Sequence[Response]) -> Measurement:
+def measure(answers: Sequence[Answer]) -> Measurement:
     """Measure answers by every metric, and keep them."""
     collected = collect.collect_answers(WAYS, answers)
     measured, complete = _compare_task(collected, answers), collected.answered.all(axis=1)

@@ -24,9 +24,9 @@ from pydantic import TypeAdapter
 
 from lm_eval_epidemia.ask.orderings import LETTERS, orderings
 from lm_eval_epidemia.ask.prompts import Wording, prompt
-from lm_eval_epidemia.ask.responses import CHOICE_MASS, SingleAnswer, logprobs_of, softmax
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, logprobs_of, softmax
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import distributions, respondents
 from lm_eval_epidemia.benchmarks.observation.letters import by_level
@@ -259,15 +259,14 @@ class Quick(Way):
                     "prompt": prompt(question, [own.levels[level] for level in order]),
                 }
 
-    def read(self, row: Any, responses: Sequence[Any]) -> SingleAnswer:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the log-probabilities of a row's letters, by displayed position."""
-        value = logprobs_of(responses, row)
-        return SingleAnswer(self.name, row.task, row.truth, row.cell, value, row.place)
+        return self.answer(row, logprobs_of(responses, row), row.place)
 
     def choices(self, truth: QuickTruth) -> Sequence[str]:
         return LETTERS
 
-    def prompts(self, truth: QuickTruth, first: SingleAnswer) -> int:
+    def prompts(self, truth: QuickTruth, first: Answer) -> int:
         return 2
 
     def believed(self, belief: Array, row: Any) -> Array:

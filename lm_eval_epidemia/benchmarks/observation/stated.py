@@ -13,13 +13,8 @@ from lm_eval_epidemia.ask.prompts import Wording, prompt
 from lm_eval_epidemia.ask.replies.shares import normalise_shares, read_shares
 from lm_eval_epidemia.ask.responses import WRITTEN
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Elicited, Metric
-from lm_eval_epidemia.benchmarks.observation.letters import (
-    Response,
-    SurveyQuestion,
-    place_of,
-    response_to,
-)
+from lm_eval_epidemia.ask.way import Answer, Elicited, Metric
+from lm_eval_epidemia.benchmarks.observation.letters import SurveyQuestion, place_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -37,7 +32,7 @@ REQUESTS["regex"] = REQUESTS[""]
 FARTHEST = 100.0
 
 
-def sum_error(answers: Sequence[Response]) -> float:
+def sum_error(answers: Sequence[Answer]) -> float:
     """Mean distance of the numbers' sum from 100; in [0, 100], NaN without numbers.
 
     Over all replies with a number for every answer, including those whose sum is too far from 100;
@@ -119,26 +114,26 @@ class Stated(SurveyQuestion):
             return {"response_format": {"type": "json_schema", "json_schema": named}}
         return {}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> Response:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the numbers that were written: the share of each level."""
         order, numbers = row.order, read_shares(str(responses[0]), row.choices)
         place = place_of(order, mirrored(len(order)), "neither as listed nor reversed")
         written = (numbers and normalise_shares(numbers)) or (None,) * len(order)
         by_level = tuple(written[order.index(level)] for level in range(len(order)))
-        return response_to(self.name, row, place, by_level, order=order, numbers=numbers)
+        return self.answer(row, by_level, place, order=order, numbers=numbers)
 
     def choices(self, truth: GroundTruth) -> Sequence[str]:
         return truth.levels
 
-    def prompts(self, truth: GroundTruth, first: Response) -> int:
+    def prompts(self, truth: GroundTruth, first: Answer) -> int:
         return 2
 
-    def check(self, answer: Response, first: Response, truth: GroundTruth) -> None:
+    def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:
         """Refuse an ordering of other levels."""
         if len(answer.order) != len(truth.levels):
             raise ValueError(f"the order {list(answer.order)} is neither as listed nor reversed")
 
-    def distribution(self, values: Array, first: Response, levels: int) -> Elicited:
+    def distribution(self, values: Array, first: Answer, levels: int) -> Elicited:
         """Average over the two orderings; a reply that could not be read is uniform."""
         by_order = np.where(np.isnan(values), 1 / levels, values)
         return Elicited(by_order.mean(axis=1), by_order=by_order)

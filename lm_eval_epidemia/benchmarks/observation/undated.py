@@ -28,10 +28,10 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.ask.prompts import TaskQuestions, find_variables
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Metric
+from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION, TASK_VERSION, respondents
-from lm_eval_epidemia.benchmarks.observation.letters import InOrders, Response
+from lm_eval_epidemia.benchmarks.observation.letters import InOrders
 from lm_eval_epidemia.benchmarks.observation.years import YEAR
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -89,18 +89,13 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     EpidemiaError
         If it has no joint replicates.
     """
-    if not truth.sample or truth.replicates is None:
-        raise EpidemiaError(
-            f"{truth.task} has no joint replicates, so its years cannot be compared: rebuild it "
-            f"with 'epidemia groundtruth build {truth.survey} --raw FILE'"
-        )
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)
     years = [year for year in years if all((year, *cell) in place for cell in cells)]
     if len(years) < 2:
         raise EpidemiaError(
-            f"{truth.task} has only {' '.join(years) or 'no year'}, but several years are "
-            f"compared: rebuild it with 'epidemia groundtruth build {truth.survey} --raw FILE'"
+            f"{truth.task} has only {' '.join(years) or 'no year'}: rebuild it with 'epidemia "
+            f"groundtruth build {truth.survey} --raw FILE'"
         )
     at = np.array([[place[(year, *cell)] for cell in cells] for year in years])
     return Series(np.array(years, int), truth.p[at], truth.replicates[:, at], truth.sample)
@@ -351,7 +346,7 @@ WAY = UndatedWay()
 WAYS = {WAY.name: WAY}
 
 
-def average_answers(answers: Sequence[Response]) -> Array | None:
+def average_answers(answers: Sequence[Answer]) -> Array | None:
     """Return what a model answered in each cell, shape (C, K).
 
     None, with a warning, where a prompt was not asked or cannot be read.
@@ -362,7 +357,7 @@ def average_answers(answers: Sequence[Response]) -> Array | None:
     return np.asarray(WAY.by_order(asked.said, answers[0], len(asked.truth.levels)).mean(axis=1))
 
 
-def measure(answers: Sequence[Response]) -> Measurement:
+def measure(answers: Sequence[Answer]) -> Measurement:
     """Keep what was answered in each cell, as `metrics.measure` its distributions."""
     q = average_answers(answers)
     kept = "" if q is None else " ".join(f"{x:.6g}" for x in q.flat)

@@ -106,13 +106,12 @@ def change(part: Part, years: Years, q: Array) -> Change:
     # A task counts once, whatever its cells.
     number = q.size
     together, truth = float((asked * true).sum()) / number, float((true**2).sum()) / number
-    replicates = part.replicates
-    if replicates is None or not len(replicates):
+    if not len(part.replicates):
         return Change(together, truth, 0.0, np.empty((0, 2)), "")
-    moved = _changes(replicates, years.series)
+    moved = _changes(part.replicates, years.series)
     noise = float(((moved - true) ** 2).sum(axis=(1, 2)).mean()) / number
     at = np.stack([(asked * moved).sum(axis=(1, 2)), (moved**2).sum(axis=(1, 2))], axis=1) / number
-    return Change(together, truth, noise, at, part.truth.sample or "")
+    return Change(together, truth, noise, at, part.truth.sample)
 
 
 def slope(changes: list[Change]) -> tuple[float, float]:

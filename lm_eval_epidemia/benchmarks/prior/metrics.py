@@ -260,8 +260,7 @@ def read_answers(line: str, truth: Quantities) -> FamilyPriors | Array:
     parts = [quantity.split(";") for quantity in line.split(" | ")]
     if len(parts) != len(truth.quantities):
         raise EpidemiaError(
-            f"the results have {len(parts)} quantities, but the task has {len(truth.quantities)}: "
-            "the results are damaged, or from another version"
+            f"the results have {len(parts)} quantities, but the task has {len(truth.quantities)}"
         )
     texts = {text for quantity in parts for text in quantity} - {_UNREAD, _UNASKED}
     try:

@@ -67,9 +67,7 @@ def simulate_priors(truth: Quantities, kind: str, noise: float = 1.0, seed: int 
     if kind not in KINDS:
         raise EpidemiaError(f"there is no baseline kind={kind!r} ({suggest(kind, KINDS)})")
     if kind in _WIDER and not (noise > 0 and math.isfinite(noise)):
-        raise EpidemiaError(
-            f"noise={noise:g}: expected a number above 0, such as 1, for a calibrated prior"
-        )
+        raise EpidemiaError(f"noise={noise:g}: expected a number above 0 for a calibrated prior")
     family = np.array([[FAMILIES.index(quantity.family)] for quantity in truth.quantities])
     if kind == "flat":
         family, a, b = make_flat_prior(truth)

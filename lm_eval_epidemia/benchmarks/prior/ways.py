@@ -17,14 +17,14 @@ import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lm_eval_epidemia.ask.replies.numbers import PERCENT, TAG, find_tag, labels, read_numbers
-from lm_eval_epidemia.ask.responses import WRITTEN, SingleAnswer, logprobs_of
+from lm_eval_epidemia.ask.responses import WRITTEN, logprobs_of
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES, LEVELS
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import STEPS, Quantities, Quantity
@@ -37,35 +37,6 @@ REPEATS = 5
 UNREAD = (math.nan, math.nan, math.nan)
 
 Stated = tuple[float, float, float]
-
-
-class WrittenPrior(NamedTuple):
-    """A prior that a model wrote.
-
-    Attributes
-    ----------
-    way, task, truth, cell
-        As of every `Answer`.
-    sample : int
-        Which of the `REPEATS` this is, from 1.
-    value : (float, float, float)
-        The family's place in `FAMILIES`, and its two parameters; all NaN if none could be read.
-    """
-
-    way: str
-    task: str
-    truth: str
-    cell: int
-    sample: int
-    value: Stated
-
-    @property
-    def place(self) -> int:
-        return self.sample - 1
-
-    @property
-    def is_read(self) -> bool:
-        return not math.isnan(self.value[0])
 
 
 _ABOUT = (
@@ -115,7 +86,7 @@ class StatedPrior(AboutQuantities):
     def written(self, prior: Stated, row: Any) -> str:
         """Return the text of a tag for family and parameters."""
 
-    def prompts(self, truth: Quantities, first: WrittenPrior) -> int:
+    def prompts(self, truth: Quantities, first: Answer) -> int:
         return REPEATS
 
     def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:
@@ -133,15 +104,15 @@ class StatedPrior(AboutQuantities):
                 )
                 yield {"cell": cell, "sample": sample, **kind, "prompt": prompt}
 
-    def read(self, row: Any, responses: Sequence[Any]) -> WrittenPrior:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read what a model wrote about a row."""
         stated = self.stated(find_tag(str(responses[0])), row) or UNREAD
-        return WrittenPrior(self.name, row.task, row.truth, row.cell, row.sample, stated)
+        return self.answer(row, stated, row.sample - 1)
 
-    def check(self, answer: WrittenPrior, first: WrittenPrior, truth: Quantities) -> None:
+    def check(self, answer: Answer, first: Answer, truth: Quantities) -> None:
         """Refuse a repeat that is not asked."""
-        if not 1 <= answer.sample <= REPEATS:
-            raise ValueError(f"estimate {answer.sample} of {REPEATS}")
+        if not 0 <= answer.place < REPEATS:
+            raise ValueError(f"estimate {answer.place + 1} of {REPEATS}")
 
     def writes(self, belief: Array, row: Any) -> str:
         """Write the prior of a row's repeat, shape (REPEATS, 3), as the prompt asks for it."""
@@ -342,9 +313,9 @@ class Grid(AboutQuantities):
                 f"Give {how}{f', {unit}' if unit else ''}.\nAnswer:",
             }
 
-    def read(self, row: Any, responses: Sequence[Any]) -> SingleAnswer:
+    def read(self, row: Any, responses: Sequence[Any]) -> Answer:
         """Read the log-probabilities of the numbers."""
-        return SingleAnswer(self.name, row.task, row.truth, row.cell, logprobs_of(responses, row))
+        return self.answer(row, logprobs_of(responses, row))
 
     def believed(self, belief: Array, row: Any) -> Array:
         """Return the probability of each number: of all that is nearer to it than to another.

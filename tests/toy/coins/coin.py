@@ -24,15 +24,6 @@ class Coin(NamedTuple):
         )
 
 
-class Said(NamedTuple):
-    way: str
-    task: str
-    truth: str
-    cell: int
-    value: tuple[float, ...]
-    place: int = 0
-
-
 TASKS = {f"epidemia_coin_{n}_tosses": Coin(f"epidemia_coin_{n}_tosses", n) for n in (3, 5, 8)}
 
 
@@ -58,8 +49,7 @@ class CoinWay(Way):
         return BIN_LETTERS
 
     def read(self, row, responses):
-        value = logprobs_of(responses, row)
-        return Said(self.name, row.task, row.truth, row.cell, value)
+        return self.answer(row, logprobs_of(responses, row))
 
 
 WAY = CoinWay()

@@ -88,9 +88,7 @@ def _runs(names: tuple[str, ...]) -> tuple[PublishedRun, ...]:
     rows = pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(use_threads=False).to_pylist()
     at = {name: place for place, name in enumerate(names)}
     if unknown := sorted({row["quantity"] for row in rows} - set(at)):
-        raise EpidemiaError(
-            f"the published answers are about the set {PUBLISHED}; this one lacks {few(unknown)}"
-        )
+        raise EpidemiaError(f"{PUBLISHED} lacks {few(unknown)}, which published answers are about")
     # Written in the order of runs.
     return tuple(_run(key, list(of_run), at) for key, of_run in groupby(rows, itemgetter(*RUN)))
 

@@ -134,8 +134,7 @@ class Slices:
         rakes = [a for a in record.vintages[data.vintage].adjustments if isinstance(a, Rake)]
         if rakes:
             raise EpidemiaError(
-                f"the weights of {record.survey} {data.vintage} must be raked to represent a "
-                "population, which is not done for quantities: use the official file"
+                f"the weights of {record.survey} {data.vintage} must be raked: use another vintage"
             )
         self.subject = wording.subject_of(record, data.vintage)
         unit = data.unit if data.psu is None else data.psu
@@ -147,9 +146,8 @@ class Slices:
         self._marginals: dict[VariableLevel, DomainStats] = {}
         if len(self.variables) < len(DIFFICULTIES):
             raise EpidemiaError(
-                f"{record.survey} {data.vintage} has {len(self.variables)} variables suitable for "
-                f"quantities ({', '.join(self.variables) or 'none'}), but {len(DIFFICULTIES)} are "
-                "needed"
+                f"{record.survey} {data.vintage}: {len(DIFFICULTIES)} variables are needed, but "
+                f"only these are suitable: {', '.join(self.variables) or 'none'}"
             )
 
     @cached_property
@@ -402,9 +400,8 @@ def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
                     seen.add(same)
         if len(kept) < wanted:
             raise EpidemiaError(
-                f"{slices.record.survey} {slices.data.vintage} has only {len(kept)} suitable "
-                f"quantities of difficulty {difficulty!r}, not {wanted}: ask for fewer with --n, "
-                "or give another --seed"
+                f"{slices.data.name} has only {len(kept)} suitable quantities of difficulty "
+                f"{difficulty!r}, not {wanted}: ask for fewer with --n, or give another --seed"
             )
         pieces += kept
     return pieces

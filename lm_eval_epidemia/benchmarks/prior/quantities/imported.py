@@ -185,10 +185,10 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
     variable = variables[name]
     base = variables.get(variable.base_variable)
     if base is None or base.conditions:
+        base_name = variable.base_variable
         raise EpidemiaError(
-            f"{path}: {name} is about a slice of {variable.base_variable}, but the file lacks "
-            f"{variable.base_variable} without conditions, whose mean and std define the flat "
-            "prior: add it"
+            f"{path}: {name} is about a slice of {base_name}, but the file lacks {base_name} "
+            "without conditions: add it"
         )
     told = None if variable.family == "beta" else _UNIT.search(base.text)
     unit = told[told.lastgroup or 0] if told else ""

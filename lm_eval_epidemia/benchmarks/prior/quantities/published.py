@@ -39,7 +39,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import join_clauses
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, suggest
+from lm_eval_epidemia.core.errors import EpidemiaError, few, suggest
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.raw import open_raw, raw_files
 from lm_eval_epidemia.surveys.read import raw_columns, read_columns
@@ -153,18 +153,13 @@ def _join_files(raw: Sequence[Path]) -> pd.DataFrame:
     with open_raw(raw, {name.lower() for name in FILES}) as files:
         there = {file.stem.upper(): file for file in files}
         if missing := [name for name in FILES if name not in there]:
-            raise EpidemiaError(
-                f"{', '.join(path.name for path in raw)}: {', '.join(missing)} missing: the "
-                f"published quantities need {', '.join(FILES)} of NHANES 2017-2018: {PAGE}"
-            )
+            raise EpidemiaError(f"{few([*map(str, raw)])}: {', '.join(missing)} missing: {PAGE}")
         tables = {}
         for name, columns in FILES.items():
             here = raw_columns(there[name])
             if lacking := [c for c in columns if c.lower() not in map(str.lower, here)]:
-                raise EpidemiaError(
-                    f"{there[name].name} lacks {', '.join(lacking)} ({suggest(lacking[0], here)}): "
-                    f"is it the file of 2017-2018? {PAGE}"
-                )
+                hint = suggest(lacking[0], here)
+                raise EpidemiaError(f"{there[name].name} lacks {', '.join(lacking)} ({hint})")
             tables[name] = read_columns(there[name], columns).set_index("SEQN")
     joined = tables.pop("DEMO_J")
     for table in tables.values():
@@ -238,10 +233,8 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Quantities:
     for k, old in enumerate(shipped.quantities):
         there, conditions = _slice(people, old)
         if (n := int(there.sum())) < FEWEST:
-            raise EpidemiaError(
-                f"{old.name} ({old.base}): {n} people are in the slice, {FEWEST} are needed; are "
-                "the files complete?"
-            )
+            needed = f"{n} people are in the slice, {FEWEST} are needed"
+            raise EpidemiaError(f"{old.name} ({old.base}): {needed}; are the files complete?")
         value = people.values[old.base]
         told = estimate_domain(value, there, design)
         new = old._replace(

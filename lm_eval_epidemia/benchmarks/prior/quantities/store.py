@@ -125,9 +125,7 @@ def _record(path: Path) -> _StoredSet:
             f"{path} is not a record of quantities ({describe_problem(error)}): {_mend(path)}"
         ) from error
     if raw.pop("sha256") != seal_of(raw):
-        raise EpidemiaError(
-            f"{path} was changed after it was written (its hash differs): {_mend(path)}"
-        )
+        raise EpidemiaError(f"{path} was changed after it was written: {_mend(path)}")
     return record
 
 
@@ -195,10 +193,7 @@ def list_declared() -> dict[str, DeclaredSet]:
             try:
                 record = _record(path)
                 if record.task != PREFIX + path.stem:
-                    raise EpidemiaError(
-                        f"{path} contains the set {record.task}: rename it "
-                        f"{record.task.removeprefix(PREFIX)}.json, and its draws accordingly"
-                    )
+                    raise EpidemiaError(f"{path} contains the set {record.task}: rename its files")
                 if fault := _explain_conflict(path, state):
                     raise EpidemiaError(fault)
             except EpidemiaError as error:
@@ -244,10 +239,8 @@ def load_quantities(task: str) -> Quantities:
         path = folder / f"{task.removeprefix(PREFIX)}.json"
         if task.startswith(PREFIX) and path.is_file() and not _explain_conflict(path, state):
             return load_set_file(path)
-    raise EpidemiaError(
-        f"no set of quantities {task!r} ({suggest(task, list_declared())}); 'epidemia quantities "
-        "new SURVEY --raw FILE' makes one"
-    )
+    hint = suggest(task, list_declared())
+    raise EpidemiaError(f"no set of quantities {task!r} ({hint}): 'epidemia quantities new --help'")
 
 
 def _draws_of(path: Path) -> Path:
@@ -258,9 +251,7 @@ def load_set_file(path: Path) -> Quantities:
     """Return the set whose record is at `path`; see `load_quantities`."""
     draws = _draws_of(path)
     if not draws.is_file():
-        raise EpidemiaError(
-            f"{draws.name}, which contains the baselines of {path}, is missing: {_mend(path)}"
-        )
+        raise EpidemiaError(f"{draws}, the baselines of {path.name}, is missing: {_mend(path)}")
     return _load_set_file(path, stamp(draws))
 
 
@@ -270,8 +261,7 @@ def _load_set_file(path: Path, _draws_stamp: Any) -> Quantities:
     content = draws.read_bytes()
     if record.draws.sha256 != hashlib.sha256(content).hexdigest():
         raise EpidemiaError(
-            f"{draws} is not the file that {path.name} was written with (its hash differs): "
-            f"{_mend(path)}"
+            f"{draws} is not the file that {path.name} was written with: {_mend(path)}"
         )
     quantities = Quantities(
         **{field: getattr(record, field) for field in _KEPT},
@@ -307,18 +297,13 @@ def _check_quantities(truth: Quantities) -> None:
     if repeated := [name for name, number in times.items() if number > 1]:
         raise EpidemiaError(f"{truth.task}: several quantities are named {few(repeated)}")
     if truth.scored not in truth.baselines:
-        raise EpidemiaError(
-            f"{truth.task}: scores use {truth.scored!r} draws, but it has "
-            f"{', '.join(truth.baselines) or 'none'}"
-        )
+        kinds = ", ".join(truth.baselines) or "none"
+        raise EpidemiaError(f"{truth.task}: scores use {truth.scored!r} draws, but it has {kinds}")
     shape = (len(truth.quantities), len(SIZES), DRAWS)
     for kind, baseline in truth.baselines.items():
         for values in baseline:
             if values.shape != shape or not np.isfinite(values).all():
-                raise EpidemiaError(
-                    f"{truth.task}: {kind} draws must have shape {shape}, got {values.shape}"
-                    + (" with missing ones" if values.shape == shape else "")
-                )
+                raise EpidemiaError(f"{truth.task}: {kind} draws must have shape {shape}, no NaN")
     for quantity in truth.quantities:
         family, mean, low, high = quantity.family, quantity.mean, quantity.low, quantity.high
         is_share = 0 <= mean <= 1 and 0 <= quantity.marginal_mean <= 1
@@ -379,9 +364,7 @@ def write_quantities(folder: Path, truth: Quantities, published: bool = False) -
     import pyarrow.parquet as pq
 
     if not truth.task.startswith(PREFIX):
-        raise EpidemiaError(
-            f"the task of a set of quantities must be named {PREFIX}..., not {truth.task}"
-        )
+        raise EpidemiaError(f"a set of quantities must be named {PREFIX}..., not {truth.task}")
     _check_quantities(truth)
     name = truth.task.removeprefix(PREFIX)
     if not published:

@@ -125,8 +125,7 @@ def subject_of(record: Record, vintage: str) -> Subject:
     if not (parts := _SUBJECT.fullmatch(record.subject)):
         raise EpidemiaError(
             f"quantities of {record.survey} cannot be worded: its subject is {record.subject!r}, "
-            "expected 'a person ... who {conditions}', 'a household ... whose ... "
-            "{conditions}' or the like"
+            "expected one such as 'a person ... who {conditions}'"
         )
     year = record.vintages[vintage].said
     return Subject(parts["who"].format(year=year), parts["noun"], parts["relative"], year)
