@@ -20,7 +20,7 @@ from lm_eval_epidemia.surveys.draft.amounts import has_unit
 from lm_eval_epidemia.surveys.draft.columns import NONE, DraftOptions, FileColumn, Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.microdata import check_unique, check_weights
+from lm_eval_epidemia.surveys.microdata import check_keys, check_weights
 from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
@@ -384,7 +384,7 @@ def rows_of(
         checks.append(f"{looking} nobody named them (--strata, --psu): not used")
     keys = frame[read.join] if read.join else None
     if keys is not None:
-        check_unique(pd.Index(keys[keep]), path.name)
+        check_keys(pd.Index(keys[keep]), path.name)
     sampling = Sampling(year, year_from, weight, strata, psu, select, checks)
     return UsedRows(sampling, keep, np.where(keep, weights, 0.0), keys)
 
@@ -461,10 +461,7 @@ def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], N
     import pandas as pd
 
     keys = read_columns(path, [join], texts=[join])[join]
-    if keys.dtype.kind != rows.keys.dtype.kind:
-        mixed = "contains numbers in one file and text in another: write it alike in both"
-        raise EpidemiaError(f"{path.name}: column {join} {mixed}")
-    check_unique(pd.Index(keys), path.name)
+    check_keys(pd.Index(keys), path.name, pd.Index(rows.keys))
     place = pd.Index(rows.keys).get_indexer(pd.Index(keys))
     keep = (place >= 0) & rows.keep[place]
     return keep, np.where(keep, rows.weights[place], 0.0)
