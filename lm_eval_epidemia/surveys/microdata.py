@@ -203,10 +203,10 @@ def _join_columns(
 
 
 def check_keys(keys: pd.Index, file: str, others: pd.Index | None = None) -> None:
-    """Refuse keys by which files are joined if two people have the same, or files have two kinds."""
+    """Refuse keys that cannot join files: of two people alike, or of another kind than others."""
     if not keys.is_unique:
         raise EpidemiaError(f"{file}: column {keys.name} has duplicates, so it cannot join files")
-    if others is not None and keys.dtype != others.dtype:
+    if others is not None and keys.dtype.kind != others.dtype.kind:
         mixed = "contains numbers in one file and text in another: write it alike in both"
         raise EpidemiaError(f"{file}: column {keys.name} {mixed}")
 
