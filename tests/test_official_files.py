@@ -327,7 +327,7 @@ def test_tables_that_are_not_as_the_record_says(tmp_path, monkeypatch):
     renamed = [frame.rename(columns={"Women": "Females"}) for frame in bls]
     said = "cpsaat11.xlsx has no table of sex by occupation (it lacks the header Women)"
     assert said in wrong("bls", renamed)
-    said = "1 rows that the record of bls does not list, for example 'Dragon tamers'"
+    said = "1 rows that the record does not list, for example 'Dragon tamers'"
     assert said in wrong("bls", official.tables("bls", None, "Dragon tamers"))
     # A figure may look like another year: thousands of chief executives.
     for frame in bls:
