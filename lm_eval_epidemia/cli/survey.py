@@ -136,8 +136,8 @@ def check(survey: Survey, raw: RawOrNone = None, vintage: InVintage = None) -> N
         print_table(table)
         weight = f", weight {files.weight}" if files.weight else ""
         print(f"{survey} {files.vintage}: {files.rows:,} rows{weight}")
-        tasks = len(files.tasks) + len(files.left_out)
-        print(f"{len(files.tasks)} of {plural(tasks, 'task')} with all columns")
+        tasks = plural(len(entry.all_tasks), "task")
+        print(f"{len(files.tasks)} of {tasks} with all columns")
     elif waiting:
         table = make_table("", "line", "to check", right=("line",))
         for mark in waiting:

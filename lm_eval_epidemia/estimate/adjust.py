@@ -87,12 +87,6 @@ def rake(weight: Array, targets: Sequence[Target]) -> Array:
     raise EpidemiaError(f"raking did not converge: the margins contradict each other ({worst:.0e})")
 
 
-def _crossed(data: Microdata, variables: Sequence[str]) -> tuple[Codes, int]:
-    """Number the cells of several variables' levels crossed, the last varying fastest."""
-    sizes = [len(data.variables[name].levels) for name in variables]
-    return joint_levels([data.levels[name] for name in variables], sizes), math.prod(sizes)
-
-
 def _margin(
     data: Microdata, margin: Margin, weight: Array, population: NDArray[np.bool_]
 ) -> Target:
@@ -103,7 +97,8 @@ def _margin(
     EpidemiaError
         If it has another number of shares than its levels make cells.
     """
-    cell, cells = _crossed(data, margin.variables)
+    sizes = [len(data.variables[name].levels) for name in margin.variables]
+    cell, cells = joint_levels([data.levels[x] for x in margin.variables], sizes), math.prod(sizes)
     if margin.shares is None:
         inside = population & (cell != MISSING)
         shares = np.bincount(cell[inside], weights=weight[inside], minlength=cells).astype(float)

@@ -174,12 +174,8 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
     with paths.guard_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / ".lock")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+        with filelock.FileLock(folder / ".lock"):
+            yield
 
 
 def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
@@ -190,17 +186,13 @@ def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
     try:
         truths = read_registry(folder)
     except EpidemiaError as error:
-        aside = _free(folder)
+        names = (folder / f"{REGISTRY}.set-aside-{number}" for number in itertools.count(1))
+        aside = next(name for name in names if not name.exists())
         with paths.guard_write(aside):
             (folder / REGISTRY).rename(aside)
         notices.warn("a registry set aside", f"{error}. It is now {aside.name}")
         truths = {}
     write_registry(folder, {**truths, key: add_seals(truth)})
-
-
-def _free(folder: Path) -> Path:
-    names = (folder / f"{REGISTRY}.set-aside-{number}" for number in itertools.count(1))
-    return next(name for name in names if not name.exists())
 
 
 def write_registry(folder: Path, truths: dict[str, Any]) -> None:

@@ -165,8 +165,8 @@ def d_perfect(distances: Array, quantile: float = QUANTILE) -> float:
     return float(np.quantile(distances, quantile))
 
 
-#: Kinds of tasks whose truths lie in a folder of their own, and its name.
-APART: dict[str, str] = {"marginal": "marginal", "joint": "joint"}
+#: Kinds of tasks whose truths lie in a folder of their own, of that name.
+APART = ("marginal", "joint")
 
 #: What follows these where the outcome is joint and of more answers than two yes/no questions have.
 WIDE = "_wide"
@@ -179,12 +179,12 @@ def folder_of(task: Task, base: Path) -> Path:
     survey = catalogue.find_record(task.survey)
     levels = survey.variables[task.outcome][0].levels
     is_wide = survey.is_joint(task.outcome) and len(levels) > 4
-    return base / f"{APART[task.kind]}{WIDE if is_wide else ''}"
+    return base / f"{task.kind}{WIDE if is_wide else ''}"
 
 
 def folders(base: Path) -> list[Path]:
     """Return a folder of ground truth and those in it."""
-    return [base, *(base / f"{name}{wide}" for wide in ("", WIDE) for name in APART.values())]
+    return [base, *(base / f"{name}{wide}" for wide in ("", WIDE) for name in APART)]
 
 
 def built_groundtruth() -> Path:

@@ -119,21 +119,16 @@ def open_unfinished(folder: Path, name: str) -> Iterator[Path]:
     import filelock
 
     kept = folder / f".{name}.unfinished"
-    with paths.guard_write(kept):
-        kept.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(kept / "lock")
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            raise EpidemiaError(
-                f"another build of {name} is running in {folder}: wait, or give another --out"
-            ) from None
+    paths.check_writable(kept)
     try:
-        yield kept
-        # All of it: a task may since have left the record, or have another name.
-        shutil.rmtree(kept, ignore_errors=True)
-    finally:
-        lock.release()
+        with filelock.FileLock(kept / "lock", timeout=0):
+            yield kept
+            # All of it: a task may since have left the record, or have another name.
+            shutil.rmtree(kept, ignore_errors=True)
+    except filelock.Timeout:
+        raise EpidemiaError(
+            f"another build of {name} is running in {folder}: wait, or give another --out"
+        ) from None
 
 
 def software() -> dict[str, str]:

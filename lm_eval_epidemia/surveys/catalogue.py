@@ -83,7 +83,7 @@ def _load_catalogue() -> _Catalogue:
             known.own[entry.survey] = path
     for entry in known.records.values():
         known.tasks.update((task.name, task) for task in entry.all_tasks)
-    for path in fresh.list_set_files():
+    for path in sorted(paths.find_fresh_folder().glob(f"*/{fresh.TASKS}")):
         try:
             known.fresh[path.parent] = _usable(path, known.records)
         except EpidemiaError as error:
@@ -109,31 +109,20 @@ def _usable(path: Path, known: Mapping[str, Record]) -> FreshSet:
 def _check_own(entry: Record, path: Path, other: Path | None) -> None:
     """Refuse a record that would take another's place, or change what a shipped group asks."""
     name, ships = entry.survey, entry.survey in _shipped()
-    kinds = [kind for kind in entry.tasks if kind != "extra"]
+    kinds = " and ".join(kind for kind in entry.tasks if kind != "extra")
     if other is not None:
         fault = f"{other} is a record of {name!r} too, and is used: rename one of them"
     elif name in RESERVED:
         fault = f"epidemia_{name} is the name of another group: choose another name for 'survey'"
     elif entry.replaces not in (None, name) or (entry.replaces and not ships):
-        fault = (
-            f"'replaces: {entry.replaces}' in a record of {name!r}: a record can only replace the "
-            f"shipped record of its own name ({suggest(name, _shipped())})"
-        )
+        hint = suggest(name, _shipped())
+        fault = f"'replaces' must be its own name, {name!r}, and that of a shipped record ({hint})"
     elif ships and entry.replaces is None:
-        fault = (
-            f"{name!r} is a shipped survey: choose another name for 'survey', or add 'replaces: "
-            f"{name}'"
-        )
+        fault = f"{name!r} is a shipped survey: choose another name, or add 'replaces: {name}'"
     elif kinds and not ships:
-        fault = (
-            f"put the tasks of your own survey under 'extra', not {' and '.join(kinds)}: "
-            "epidemia_low and epidemia_high must be the same for everybody"
-        )
+        fault = f"put the tasks of your own survey under 'extra', not under {kinds}"
     elif not ships and any(task.stands_for for task in entry.declared):
-        fault = (
-            "only shipped surveys can have 'stands_for', since stand-ins must be the same for "
-            "everybody: leave it out"
-        )
+        fault = "only shipped surveys can have 'stands_for': leave it out"
     else:
         return
     raise EpidemiaError(f"{path}: {fault}")

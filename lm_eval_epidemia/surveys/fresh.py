@@ -14,7 +14,6 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
-from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.store import describe_problem
 from lm_eval_epidemia.surveys.record import Record, Task
@@ -113,16 +112,6 @@ class FreshSet(Strict):
     @property
     def group(self) -> str:
         return f"{GROUP}_{self.name}"
-
-
-def find_set_folder(survey: str, seed: int) -> Path:
-    """Return the folder of a set (it need not exist)."""
-    return paths.find_fresh_folder() / f"{survey}_{seed}"
-
-
-def list_set_files() -> list[Path]:
-    """Return the file that declares each set there is, whether or not it can be used."""
-    return sorted(paths.find_fresh_folder().glob(f"*/{TASKS}"))
 
 
 def hash_of(record: Record, vintage: str) -> str:

@@ -194,10 +194,7 @@ def _join_columns(
         seen |= {column.casefold() for column in new}
         frame = read.read_columns(file, [key, *new], **kinds)
         frame = frame.astype({key: object} if frame[key].dtype.kind == "O" else {}).set_index(key)
-        check_unique(frame.index, file.name)
-        if frames and frame.index.dtype != frames[0].index.dtype:
-            mixed = "contains numbers in one file and text in another: write it alike in both"
-            raise EpidemiaError(f"{file.name}: column {key} {mixed}")
+        check_keys(frame.index, file.name, frames[0].index if frames else None)
         frames.append(frame)
     # The file with the weight has everybody; the others have those who were asked or examined.
     weights = {column.casefold() for column in record.design.weight}
@@ -205,10 +202,13 @@ def _join_columns(
     return pd.concat([frames[0], *(f.reindex(frames[0].index) for f in frames[1:])], axis=1)
 
 
-def check_unique(keys: pd.Index, file: str) -> None:
-    """Refuse a column that joins files if two people have the same number."""
+def check_keys(keys: pd.Index, file: str, others: pd.Index | None = None) -> None:
+    """Refuse keys that cannot join files: of two people alike, or of another kind than others."""
     if not keys.is_unique:
         raise EpidemiaError(f"{file}: column {keys.name} has duplicates, so it cannot join files")
+    if others is not None and keys.dtype.kind != others.dtype.kind:
+        mixed = "contains numbers in one file and text in another: write it alike in both"
+        raise EpidemiaError(f"{file}: column {keys.name} {mixed}")
 
 
 def load_microdata(
@@ -420,8 +420,8 @@ class Checked(NamedTuple):
     weight : str
         Weight column; empty if all count equally.
     variables : list of Seen
-    tasks, left_out : list of str
-        Tasks that can and cannot be built from them.
+    tasks : list of str
+        Tasks that can be built from them.
     """
 
     vintage: str
@@ -429,7 +429,6 @@ class Checked(NamedTuple):
     weight: str
     variables: list[Seen]
     tasks: list[str]
-    left_out: list[str]
 
 
 def check_files(record: Record, paths: Sequence[Path], vintage: str | None = None) -> Checked:
@@ -473,7 +472,5 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
             missing, *known = counts.tolist()
             absent = (level.label for level, n in zip(way.levels, known, strict=True) if not n)
             seen.append(Seen(variable, column, sum(known), missing, tuple(absent)))
-    names = [task.name for task in record.all_tasks]
-    possible = list(compress(names, can_estimate))
-    left_out = [task for task in names if task not in possible]
-    return Checked(name, rows, weight, seen, possible, left_out)
+    possible = [task.name for task in compress(record.all_tasks, can_estimate)]
+    return Checked(name, rows, weight, seen, possible)

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -265,11 +264,11 @@ def raw_files(paths: Sequence[Path], expected: Collection[str] = ()) -> list[Pat
     EpidemiaError
         If there is no such file, or a folder contains none of the survey's files.
     """
-    within = [_files_in(path, expected) if path.is_dir() else [path] for path in paths]
-    files = list(chain.from_iterable(within))
-    for file in files:
-        if not file.is_file():
-            raise EpidemiaError(f"no file {file}")
+    files: list[Path] = []
+    for path in paths:
+        files += _files_in(path, expected) if path.is_dir() else [path]
+    if missing := [file for file in files if not file.is_file()]:
+        raise EpidemiaError(f"no file {missing[0]}")
     return files
 
 

@@ -200,18 +200,6 @@ def raw_columns(path: Path) -> list[str]:
         return list(read_labelled(path, metadataonly=True)[1].column_names)
 
 
-def head_of(path: Path) -> CsvHeader:
-    """Read what stands above the people in a csv file or a workbook, without reading these."""
-    import pandas as pd
-
-    if suffix_of(path.name) not in WORKBOOKS:
-        return read_csv_header(path)
-    # Without a header, since pandas would make two columns of one name differ.
-    rows = pd.read_excel(path, header=None, nrows=4, dtype=object)
-    cells = [[str(cell) for cell in row] for row in rows.where(rows.notna(), "").to_numpy()]
-    return find_platform_rows(cells) if cells else CsvHeader([], [])
-
-
 def _read_csv(
     path: Path, every: list[str], names: list[str], small: set[str], texts: set[str]
 ) -> pd.DataFrame:
@@ -341,7 +329,7 @@ def _words(column: pd.Series) -> pd.Series | None:
     texts = pd.Series([str(text).strip() for text in distinct], dtype=object)
     if pd.to_numeric(texts[~texts.isin(NO_NUMBERS)], errors="coerce").notna().all():
         return None
-    kinds, names = pd.factorize(texts.where(~texts.isin(BLANKS)))
+    kinds, names = pd.factorize(texts.where(texts != ""))
     # One more place, which -1 (blank) finds.
     codes: NDArray[np.int64] = np.append(kinds, -1)[numbers]
     return pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(names)), column.index)
@@ -422,16 +410,13 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
 #: Bytes of a csv file that are parsed at once, which no row may exceed.
 BLOCK = 16 * 2**20
 
-#: What is no answer, in numbers or in words.
-BLANKS = ("",)
-
 #: What programs write in place of a number that is not known. In a column of words each may be an
 #: answer ("None") or a code ("NA" for Namibia), so there it is read as it stands.
 _UNKNOWN = (
     "None <NA> NULL null NA #NA N/A n/a #N/A NaN nan -NaN -nan 1.#IND -1.#IND 1.#QNAN -1.#QNAN"
     " . - -- ?"
 )
-NO_NUMBERS = frozenset({*BLANKS, "#N/A N/A", *_UNKNOWN.split()})
+NO_NUMBERS = frozenset({"", "#N/A N/A", *_UNKNOWN.split()})
 
 
 class CsvHeader(NamedTuple):
@@ -450,8 +435,15 @@ class CsvHeader(NamedTuple):
     rows: int = 1
 
 
-def read_csv_header(path: Path) -> CsvHeader:
-    """Read what stands above the people in a csv file, without reading these."""
+def head_of(path: Path) -> CsvHeader:
+    """Read what stands above the people in a csv file or a workbook, without reading these."""
+    if suffix_of(path.name) in WORKBOOKS:
+        import pandas as pd
+
+        # Without a header, since pandas would make two columns of one name differ.
+        head = pd.read_excel(path, header=None, nrows=4, dtype=object)
+        cells = [[str(cell) for cell in row] for row in head.where(head.notna(), "").to_numpy()]
+        return find_platform_rows(cells) if cells else CsvHeader([], [])
 
     def first_rows(encoding: str) -> list[list[str]]:
         with path.open(encoding=encoding, errors="replace", newline="") as file:
@@ -518,7 +510,7 @@ def csv_batches(path: Path, places: list[int], width: int, of_texts: bool) -> It
     names = [str(place) for place in places]
     reading = arrow.ReadOptions(
         column_names=[str(place) for place in range(width)],
-        skip_rows_after_names=read_csv_header(path).rows,
+        skip_rows_after_names=head_of(path).rows,
         block_size=BLOCK,
         use_threads=False,  # or an error would not say in which row
         encoding=encoding_of(path) if of_texts else "utf8",

@@ -22,6 +22,8 @@ from lm_eval_epidemia.surveys.read import read_grids, stem_of
 from lm_eval_epidemia.surveys.record import Record, Vintage
 from lm_eval_epidemia.surveys.variable import Level, TableLayout, normalise_text
 
+Levels = Sequence[Level]
+
 #: Published percentages are rounded: a remainder may be this far (in percent) below 0.
 ROUNDING = 0.3
 
@@ -120,7 +122,7 @@ def _together(places: Sequence[_TablePlace]) -> _TablePlace:
     return _TablePlace([], rows, {name: n for n, name in enumerate(names)})
 
 
-def _match(levels: Sequence[Level], cell: Any) -> int | None:
+def _match(levels: Levels, cell: Any) -> int | None:
     """Return the number of the level that a row's name or code belongs to."""
     text, number = normalise_text(cell), _read_number(cell)
     for position, level in enumerate(levels):
@@ -156,13 +158,6 @@ class _TableRow(NamedTuple):
     limits: list[float]  # of the confidence interval of the first share, in percent
 
 
-def _shares(printed: dict[str, float], table: TableLayout, levels: Sequence[Level]) -> list[float]:
-    """Turn printed figures into shares; a level without a column gets what the others leave."""
-    total = sum(printed.values())
-    whole = 100.0 if table.unit == "percent" else total
-    return [printed.get(level.label, whole - total) / whole for level in levels]
-
-
 def _is_left_out(table: TableLayout, name: str) -> bool:
     """Tell whether a row is left out on purpose: by its text as printed or normalised."""
     texts = (" ".join(name.split()), normalise_text(name))
@@ -182,11 +177,9 @@ def _outside(table: TableLayout, cells: dict[str, Any]) -> str:
 
 
 def _number_rows(
-    record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
+    table: TableLayout, outcome: Levels, given: Sequence[Levels], place: _TablePlace, file: str
 ) -> tuple[dict[tuple[int, ...], _TableRow], dict[str, int]]:
     """Read the rows of a table by the numbers of their levels; count what is left out and why."""
-    given = [record.ways(name, vintage)[0].levels for name in table.given]
-    outcome = record.ways(table.outcome, vintage)[0].levels
     rows: dict[tuple[int, ...], _TableRow] = {}
     dropped: Counter[str] = Counter()
     unknown = []
@@ -223,26 +216,29 @@ def _number_rows(
             label = ", ".join(_labels(given, number))
             raise EpidemiaError(f"{file}: {rows[number].name!r} and {name!r} are both {label!r}")
         else:
-            shares = _shares(printed, table, outcome)
+            # A level without a column gets what the others leave.
+            total = sum(printed.values())
+            whole = 100.0 if table.unit == "percent" else total
+            shares = [printed.get(level.label, whole - total) / whole for level in outcome]
             if min(shares) < -ROUNDING / 100 or abs(sum(shares) - 1) > 1e-9:
                 raise EpidemiaError(f"{file}: {name!r} has no distribution: {printed}")
             limits = [_read_number(cells[limit]) for limit in ("low", "high") if table.interval]
             rows[number] = _TableRow(name, size, shares, limits)
     if unknown:
         raise EpidemiaError(
-            f"{file} has {len(unknown)} rows that the record of {record.survey} does not list, "
+            f"{file} has {len(unknown)} rows that the record does not list, "
             f"for example {', '.join(map(repr, unknown[:5]))}: give the file of another vintage, "
             f"or add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
         raise EpidemiaError(
-            f"{file}: no row of the table matches a level of {', '.join(table.given)}; the record "
-            f"of {record.survey} expects names such as {given[0][0].label!r}"
+            f"{file}: no row of the table matches a level of {', '.join(table.given)}: expected "
+            f"names such as {given[0][0].label!r}"
         )
     return dict(sorted(rows.items())), dict(dropped)
 
 
-def _labels(given: Sequence[Sequence[Level]], numbers: Sequence[int]) -> tuple[str, ...]:
+def _labels(given: Sequence[Levels], numbers: Sequence[int]) -> tuple[str, ...]:
     """Return the labels of the conditions of a row."""
     return tuple(levels[n].label for levels, n in zip(given, numbers, strict=True))
 
@@ -253,7 +249,7 @@ def _read_table(
     """Put the rows of a table together."""
     given = [record.ways(name, vintage)[0].levels for name in table.given]
     outcome = record.ways(table.outcome, vintage)[0].levels
-    rows, dropped = _number_rows(record, vintage, table, place, file)
+    rows, dropped = _number_rows(table, outcome, given, place, file)
     numbers = list(rows)
 
     def check_positive(values: NDArray[np.float64], fault: str) -> None:
@@ -276,6 +272,7 @@ def _read_table(
         width = np.array([row.limits[1] - row.limits[0] for row in rows.values()]) / 100
         check_positive(width, "no confidence interval")
         n_eff = p[:, 0] * (1 - p[:, 0]) / (width / 3.92) ** 2
+    single = given[0] if len(given) == 1 else ()
     return PublishedTable(
         outcome=table.outcome,
         given=table.given,
@@ -285,11 +282,7 @@ def _read_table(
         p=p,
         n_eff=n_eff,
         dropped=dropped,
-        absent=tuple(
-            level.label
-            for n, level in enumerate(given[0] if len(given) == 1 else ())
-            if (n,) not in rows
-        ),
+        absent=tuple(level.label for n, level in enumerate(single) if (n,) not in rows),
     )
 
 

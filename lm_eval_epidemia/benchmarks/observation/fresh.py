@@ -500,7 +500,7 @@ def build_set(
         If there is another set and `replace` is false, or the folder cannot be written to.
     """
     drawn, data = planned.fresh_set, planned.data
-    folder, text = fresh.find_set_folder(drawn.survey, drawn.seed), fresh.format_set(drawn)
+    folder, text = paths.find_fresh_folder() / drawn.name, fresh.format_set(drawn)
     path, replicates = folder / fresh.TASKS, drawn.asked.replicates
     building.check_options(replicates, jobs)
     if path.exists() and path.read_text(encoding="utf-8") != text and not replace:

@@ -192,11 +192,8 @@ def describe_range(low: float | None, high: float | None, whole: bool) -> str:
         return f"{format_number(low)} or more"
     if not whole:
         return f"{format_number(low)} to under {format_number(high)}"
-    return (
-        format_number(low)
-        if high == low + 1
-        else f"{format_number(low)} to {format_number(high - 1)}"
-    )
+    last = format_number(high - 1)
+    return last if high == low + 1 else f"{format_number(low)} to {last}"
 
 
 def are_dates(values: Array) -> bool:

@@ -289,27 +289,35 @@ Named = Mapping[str, Sequence[FileColumn]]
 
 
 class Files(NamedTuple):
-    """Files and what they say of themselves."""
+    """Files, what they say of themselves, and which of their columns are left out."""
 
     paths: list[Path]
     given: list[Path]
     headers: list[Header]
     columns: list[FileColumn]
     join: str
+    left_out: LeftOut
 
     @property
     def names(self) -> str:
         return ", ".join(path.name for path in self.given)
 
-    def column(
-        self, name: str, option: str, among: Sequence[FileColumn] | None = None
-    ) -> FileColumn:
+    @property
+    def usable(self) -> list[FileColumn]:
+        """The columns that are not left out so far."""
+        gone = {id(column) for columns in self.left_out.values() for column in columns}
+        return [column for column in self.columns if id(column) not in gone]
+
+    def column(self, name: str, option: str) -> FileColumn:
         """Find a column that an option names."""
-        every = self.columns if among is None else among
-        for column in every:
+        for column in self.columns:
             if column.name.casefold() == name.casefold():
+                for reason, gone in self.left_out.items():
+                    if column in gone:
+                        fault = f"this column cannot be used: {reason}"
+                        raise EpidemiaError(f"{option} {name}: {fault}")
                 return column
-        hint = suggest(name, [column.name for column in every])
+        hint = suggest(name, [column.name for column in self.columns])
         raise EpidemiaError(f"{option} {name}: {self.names} has no such column ({hint})")
 
 
@@ -324,19 +332,4 @@ def describe_files(given: list[Path], unpacked: list[Path], wishes: DraftOptions
     headers = [header_of(path, n, wishes.encoding) for n, path in enumerate(unpacked)]
     columns = [column for header in headers for column in header.columns]
     join = shared_column(headers, [path.name for path in unpacked], wishes.join)
-    return Files(unpacked, given, headers, columns, join)
-
-
-def named_columns(
-    read: Files, left_out: LeftOut, wishes: DraftOptions
-) -> dict[str, list[FileColumn]]:
-    """Find the columns that --outcomes and --given name."""
-    columns: dict[str, list[FileColumn]] = {}
-    for option, names in (("--outcomes", wishes.outcomes), ("--given", wishes.given)):
-        for name in names or ():
-            column = read.column(name, option)
-            for reason, gone in left_out.items():
-                if column in gone:
-                    raise EpidemiaError(f"{option} {name}: this column cannot be used: {reason}")
-            columns.setdefault(option, []).append(column)
-    return columns
+    return Files(unpacked, given, headers, columns, join, find_unusable(columns, join))

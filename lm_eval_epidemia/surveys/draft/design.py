@@ -20,7 +20,7 @@ from lm_eval_epidemia.surveys.draft.amounts import has_unit
 from lm_eval_epidemia.surveys.draft.columns import NONE, DraftOptions, FileColumn, Files
 from lm_eval_epidemia.surveys.draft.tally import blocks
 from lm_eval_epidemia.surveys.draft.variables import kind_of
-from lm_eval_epidemia.surveys.microdata import check_unique, check_weights
+from lm_eval_epidemia.surveys.microdata import check_keys, check_weights
 from lm_eval_epidemia.surveys.read import read_columns
 
 if TYPE_CHECKING:
@@ -176,11 +176,7 @@ def _counting(column: FileColumn, values: pd.Series) -> pd.Series | None:
 
 
 def inspect_weights(
-    read: Files,
-    usable: Sequence[FileColumn],
-    guess: Guess,
-    wishes: DraftOptions,
-    named: Collection[str],
+    read: Files, guess: Guess, wishes: DraftOptions, named: Collection[str]
 ) -> Guess:
     """Look at the values of guessed weights, or, if none has the name of one, of other columns.
 
@@ -189,7 +185,6 @@ def inspect_weights(
     Parameters
     ----------
     read : Files
-    usable : sequence of Field
     guess : Guess
     wishes : Wishes
     named : collection of str
@@ -198,7 +193,7 @@ def inspect_weights(
     spans: dict[str, str] = {}
     bodies: dict[str, str] = {}
     for name in guess.weights:
-        column = read.column(name, "--weight", usable)
+        column = read.column(name, "--weight")
         values = read_columns(read.paths[column.file], [name], texts=[name])[name]
         if values.dtype.kind != "f":
             if values.nunique() >= SEVERAL:  # "0,85": to use it is an error that says so
@@ -216,12 +211,10 @@ def inspect_weights(
     if weights and not guess.body:
         return guess
     taken = {guess.strata, guess.psu, *guess.replicates, *weights, *named}
-    return guess._replace(unsaid=_unsaid(read, usable, taken, wishes.encoding))
+    return guess._replace(unsaid=_unsaid(read, taken, wishes.encoding))
 
 
-def _unsaid(
-    read: Files, usable: Sequence[FileColumn], taken: Collection[str], encoding: str | None
-) -> list[str]:
+def _unsaid(read: Files, taken: Collection[str], encoding: str | None) -> list[str]:
     """Find columns that may be weights by their values: positive, with decimals, and many.
 
     Not those with labels of answers, or with a name or label of something that is measured.
@@ -231,7 +224,7 @@ def _unsaid(
     found = []
     able = [
         column
-        for column in usable
+        for column in read.usable
         if not (column.labels and (column.answers or column.kind == "texts"))
         and column.name not in taken
         and not kind_of(column)
@@ -302,15 +295,12 @@ class UsedRows(NamedTuple):
     keys: pd.Series | None
 
 
-def rows_of(
-    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: DraftOptions
-) -> UsedRows:
+def rows_of(read: Files, guess: Guess, wishes: DraftOptions) -> UsedRows:
     """Determine weight, strata, PSUs and year, and read their columns.
 
     Parameters
     ----------
     read : Files
-    usable : sequence of Field
     guess : Guess
     wishes : DraftOptions
 
@@ -322,18 +312,18 @@ def rows_of(
     """
     import pandas as pd
 
-    weight = _settle_weight(read, usable, guess, wishes)
+    weight = _settle_weight(read, guess, wishes)
     named = bool(wishes.strata or wishes.psu)
-    strata = _find_named(read, usable, "--strata", wishes.strata)
-    psu = _find_named(read, usable, "--psu", wishes.psu)
+    strata = _find_named(read, "--strata", wishes.strata)
+    psu = _find_named(read, "--psu", wishes.psu)
     # Strata alone are not taken: without the PSUs they would promise too much.
     if wishes.accept and guess.psu and not named:
         strata, psu = guess.strata, guess.psu
     # The file that has the weight has everybody.
-    base = read.column(weight, "--weight", usable).file if weight else 0
+    base = read.column(weight, "--weight").file if weight else 0
     path, of_base = read.paths[base], [c for c in read.columns if c.file == base]
     names = {column.name.casefold() for column in of_base}
-    years = [c.name for c in usable if c.file == base and c.name.casefold() in YEARS][:1]
+    years = [c.name for c in read.usable if c.file == base and c.name.casefold() in YEARS][:1]
     wanted = (read.join, weight, strata, psu, *years)
     here = [name for name in wanted if name.casefold() in names - {""}]
     if here:
@@ -358,7 +348,7 @@ def rows_of(
         there = f"{column.name} is {column.iloc[0]:g} in every record"
         checks.append(f"{there}, but --year is {year}: questions use {year}")
     if weight:
-        weights = known_numbers(read.column(weight, "--weight", usable), frame[weight])
+        weights = known_numbers(read.column(weight, "--weight"), frame[weight])
         if (blank := keep & np.isnan(weights)).any() and not blank[keep].all():
             select.append((weight, 0, float(np.nanmax(weights[keep]))))
             checks.append(f"{int(blank.sum()):,} records without {weight} are left out")
@@ -384,24 +374,22 @@ def rows_of(
         checks.append(f"{looking} nobody named them (--strata, --psu): not used")
     keys = frame[read.join] if read.join else None
     if keys is not None:
-        check_unique(pd.Index(keys[keep]), path.name)
+        check_keys(pd.Index(keys[keep]), path.name)
     sampling = Sampling(year, year_from, weight, strata, psu, select, checks)
     return UsedRows(sampling, keep, np.where(keep, weights, 0.0), keys)
 
 
-def _find_named(read: Files, usable: Sequence[FileColumn], option: str, name: str | None) -> str:
+def _find_named(read: Files, option: str, name: str | None) -> str:
     """Return the column that an option names, as its file spells it; empty if none is meant."""
     if name is None or name.casefold() == NONE:
         return ""
-    return read.column(name, option, usable).name
+    return read.column(name, option).name
 
 
-def _settle_weight(
-    read: Files, usable: Sequence[FileColumn], guess: Guess, wishes: DraftOptions
-) -> str:
+def _settle_weight(read: Files, guess: Guess, wishes: DraftOptions) -> str:
     """Return the weight; empty if there is none."""
     if wishes.weight is not None or not (guess.weights or guess.unsaid):
-        return _find_named(read, usable, "--weight", wishes.weight)
+        return _find_named(read, "--weight", wishes.weight)
     if not guess.weights:
         raise EpidemiaError(
             f"no column is called a weight, but {few(guess.unsaid)} may be one: give --weight "
@@ -461,10 +449,7 @@ def rows_in(path: Path, rows: UsedRows, join: str) -> tuple[NDArray[np.bool_], N
     import pandas as pd
 
     keys = read_columns(path, [join], texts=[join])[join]
-    if keys.dtype.kind != rows.keys.dtype.kind:
-        mixed = "contains numbers in one file and text in another: write it alike in both"
-        raise EpidemiaError(f"{path.name}: column {join} {mixed}")
-    check_unique(pd.Index(keys), path.name)
+    check_keys(pd.Index(keys), path.name, pd.Index(rows.keys))
     place = pd.Index(rows.keys).get_indexer(pd.Index(keys))
     keep = (place >= 0) & rows.keep[place]
     return keep, np.where(keep, rows.weights[place], 0.0)

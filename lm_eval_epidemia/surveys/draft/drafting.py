@@ -21,8 +21,6 @@ from lm_eval_epidemia.surveys.draft.columns import (
     LeftOut,
     Named,
     describe_files,
-    find_unusable,
-    named_columns,
 )
 from lm_eval_epidemia.surveys.draft.tally import Tally, count
 from lm_eval_epidemia.surveys.draft.variables import KEEPS, Draft, draft_variable
@@ -121,19 +119,21 @@ def draft_record(
     with open_raw(files) as unpacked:
         given = [path for path in files if suffix_of(path.name) != SETUP]
         read = describe_files(given, unpacked, wishes)
-        left_out = find_unusable(read.columns, read.join)
-        usable = _without(read.columns, left_out)
-        named = named_columns(read, left_out, wishes)
+        options = {"--outcomes": wishes.outcomes or (), "--given": wishes.given or ()}
+        named = {
+            option: [read.column(name, option) for name in names]
+            for option, names in options.items()
+            if names
+        }
         asked_for = {column.name for columns in named.values() for column in columns}
-        guess = design.inspect_weights(read, usable, design.guess_design(usable), wishes, asked_for)
-        rows = design.rows_of(read, usable, guess, wishes)
-        _put_aside(usable, guess, rows.sampling, read.join, asked_for, left_out)
-        asked = _without(usable, left_out)
-        tallies = _counted(read, asked, rows, wishes.encoding, progress)
-        repeated = [] if rows.sampling.psu else _repeated(asked, tallies)
-        variables = _variables(asked, tallies, named, wishes, left_out)
+        guess = design.inspect_weights(read, design.guess_design(read.usable), wishes, asked_for)
+        rows = design.rows_of(read, guess, wishes)
+        _put_aside(read, guess, rows.sampling, asked_for)
+        tallies = _counted(read, rows, wishes.encoding, progress)
+        repeated = [] if rows.sampling.psu else _repeated(read.usable, tallies)
+        variables = _variables(read, tallies, named, wishes)
         outcomes, conditions, notes = _chosen(variables, named)
-        variables = _fewer(variables, [*outcomes, *conditions], left_out)
+        variables = _fewer(variables, [*outcomes, *conditions], read.left_out)
         titles = [header.title for header in read.headers if header.title]
         members = [
             (path.name, [inside.name] if suffix_of(path.name) == ".zip" else [])
@@ -143,9 +143,10 @@ def draft_record(
         source = DraftSource(name, title, members, people, read.join, rows.sampling)
         plans = tasks.plan_tasks(outcomes, conditions, 10 * tasks.TASKS)
         if not plans:
-            raise _nothing_left(read.names, variables, left_out)
+            raise _nothing_left(read, variables)
         # As a build will: every code is that of a level, or missing.
-        data = load_microdata(read_record(record_text(source, variables, plans, left_out)), files)
+        text = record_text(source, variables, plans, read.left_out)
+        data = load_microdata(read_record(text), files)
         plans = tasks.plan_tasks(
             outcomes, conditions, tasks.TASKS, partial(tasks.is_possible, data)
         )
@@ -154,11 +155,12 @@ def draft_record(
                 f"{read.names}: no outcome and condition were both answered by {tasks.PEOPLE} "
                 "people: name others with --outcomes and --given"
             )
-        text = record_text(source, variables, plans, left_out)
+        text = record_text(source, variables, plans, read.left_out)
         notes += [*repeated, *_about_tables(unpacked)]
     if wishes.outcomes and wishes.given:
         notes += _those_without(outcomes, conditions, plans)
-    return Drafted(name, text, len(words.marks(text)), source, variables, plans, left_out, notes)
+    marks = len(words.marks(text))
+    return Drafted(name, text, marks, source, variables, plans, read.left_out, notes)
 
 
 def write_draft(draft: Drafted) -> Path:
@@ -186,19 +188,8 @@ def check_free(path: Path) -> None:
 # -- Columns to variables -------------------------------------------------------------------------
 
 
-def _without(columns: Sequence[FileColumn], left_out: LeftOut) -> list[FileColumn]:
-    """Return the columns that are not left out."""
-    gone = {id(column) for columns in left_out.values() for column in columns}
-    return [column for column in columns if id(column) not in gone]
-
-
 def _put_aside(
-    usable: Sequence[FileColumn],
-    guess: design.Guess,
-    sampling: design.Sampling,
-    join: str,
-    wanted: set[str],
-    left_out: LeftOut,
+    read: Files, guess: design.Guess, sampling: design.Sampling, wanted: set[str]
 ) -> None:
     """Leave out what is no answer of a person: the design, replicates, other weights, numbers."""
     roles = {
@@ -209,20 +200,16 @@ def _put_aside(
         f"perhaps weights, by their values {KEEPS}": {*guess.unsaid},
         "strata or PSUs, by name or label": {guess.strata, guess.psu},
     }
-    for column in usable:
+    for column in read.usable:
         reasons = [reason for reason, names in roles.items() if column.name in names - wanted]
-        if column.name.casefold() == join.casefold():
+        if column.name.casefold() == read.join.casefold():
             reasons.append("the number of a person, in every file")
         if reasons:
-            left_out.setdefault(reasons[0], []).append(column)
+            read.left_out.setdefault(reasons[0], []).append(column)
 
 
 def _counted(
-    read: Files,
-    asked: Sequence[FileColumn],
-    rows: design.UsedRows,
-    encoding: str | None,
-    progress: bool,
+    read: Files, rows: design.UsedRows, encoding: str | None, progress: bool
 ) -> dict[str, Tally]:
     """Count the values of columns, file by file, among the records that are used."""
     from tqdm import tqdm
@@ -231,7 +218,7 @@ def _counted(
     total, hidden = len(rows.keep) * len(read.paths), None if progress else True
     with tqdm(total=total, desc="reading", unit="row", unit_scale=True, disable=hidden) as bar:
         for number, path in enumerate(read.paths):
-            columns = [column for column in asked if column.file == number]
+            columns = [column for column in read.usable if column.file == number]
             keep, weights = design.rows_in(path, rows, read.join)
             tallies = count(path, columns, keep, weights, encoding, bar.update)
             for tally in tallies.values():
@@ -242,15 +229,11 @@ def _counted(
 
 
 def _variables(
-    asked: Sequence[FileColumn],
-    tallies: Mapping[str, Tally],
-    named: Named,
-    wishes: DraftOptions,
-    left_out: LeftOut,
+    read: Files, tallies: Mapping[str, Tally], named: Named, wishes: DraftOptions
 ) -> list[Draft]:
     wanted = {column.name: option for option, columns in named.items() for column in columns}
     drafts: dict[str, Draft] = {}
-    for column in asked:
+    for column in read.usable:
         name = words.make_unique(words.variable_name(column.name, column.place), drafts)
         tally = tallies[column.name]
         draft = draft_variable(column, tally, name, wanted=column.name in wanted)
@@ -261,7 +244,7 @@ def _variables(
         elif option := wanted.get(column.name):
             raise EpidemiaError(f"{option} {column.name}: this column cannot be used: {draft}")
         else:
-            left_out.setdefault(draft, []).append(column)
+            read.left_out.setdefault(draft, []).append(column)
     return list(drafts.values())
 
 
@@ -357,11 +340,11 @@ def _about_tables(files: Sequence[Path]) -> list[str]:
     return notes
 
 
-def _nothing_left(names: str, variables: Sequence[Draft], left_out: LeftOut) -> EpidemiaError:
-    reasons = sorted(left_out.items(), key=lambda item: -len(item[1]))
+def _nothing_left(read: Files, variables: Sequence[Draft]) -> EpidemiaError:
+    reasons = sorted(read.left_out.items(), key=lambda item: -len(item[1]))
     listed = "; ".join(f"{reason}: {len(columns)}" for reason, columns in reasons[:4])
     kept = few([draft.column.name for draft in variables]) or "no column"
     return EpidemiaError(
-        f"{names}: a task needs an outcome and another column as condition: name them with "
+        f"{read.names}: a task needs an outcome and another column as condition: name them with "
         f"--outcomes and --given, from {kept} (left out: {listed or 'nothing'})"
     )

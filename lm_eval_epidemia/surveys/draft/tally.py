@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.surveys import read
 from lm_eval_epidemia.surveys.draft.columns import FileColumn
-from lm_eval_epidemia.surveys.read import BLANKS, NO_NUMBERS, csv_batches
+from lm_eval_epidemia.surveys.read import NO_NUMBERS, csv_batches
 
 #: From this share of equal distances between neighbours on, numbers were counted up. Of what is
 #: measured, people hardly ever all differ unless values lie far apart, and then no distance is
@@ -197,7 +197,7 @@ class Tally:
         series = pd.Series(texts, dtype=object)
         blank = series.isin(NO_NUMBERS).to_numpy()
         for n in np.flatnonzero(blank):
-            if texts[n] in BLANKS:
+            if not texts[n]:
                 self.blank_weight += weights[n]
             else:
                 _add(self.unknown, texts[n], counts[n], weights[n])
