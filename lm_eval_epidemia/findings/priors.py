@@ -173,7 +173,7 @@ def _make_rows(
     for facet, label, part in _find_parts(tasks):
         about = f"{facet}: {label} ({sum(int(of.sum()) for _, of in part)})" if facet else ""
         cells = {name: average_tasks(part, measures[name]) for name in names}
-        yield from part_rows({**whose, "asked": about, "facet": facet}, cells)
+        yield from part_rows({**whose, "facet": facet}, {about: cells})
 
 
 def _finding(results: Results, name: str) -> Finding:
@@ -198,9 +198,9 @@ def wins(results: Results) -> Finding:
             )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
         }
-        rows += part_rows(whose, {name: to_estimate(end) for name, end in ends.items()})
+        worth = {name: to_estimate(end) for name, end in ends.items()}
         after = {size: average_tasks(part, of) for size, of in MEASURES["posterior"].items()}
-        rows += part_rows({**whose, "asked": "posterior"}, after)
+        rows += part_rows(whose, {"": worth, "posterior": after})
     unbeaten = [
         f"{quantity.name} of {task} (N = {', '.join(map(str, np.array(SIZES)[~can]))})"
         for task, known in list_knowers(results)[["task", "said"]].itertuples(index=False)
