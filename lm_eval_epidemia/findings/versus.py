@@ -296,18 +296,13 @@ def _not_compared(
             "--log_samples"
         )
     both = f"{sides[0].name} and {sides[1].name}"
-    why = f"{both} share no task: run both on the same tasks, and tasks of others with "
+    why = f"{both} share no task: run both on the same tasks, and tasks of others with"
     if mine & theirs:
-        why = (
-            f"{both} were asked no task in the same way: run both with the same settings, and "
-            "tasks of others with "
-        )
-    why += "--log_samples"
+        why = f"{both} were asked no task in the same way: run both alike, and tasks of others with"
+    why += " --log_samples"
     shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
     if predicted := [group for group in shared if list_groups()[group].predicts]:
-        why = (
-            f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
-            "epidemia_high with both"
-        )
+        why = f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
+        why += "epidemia_high with both"
         notes.append(why)
     return f"{both} cannot be compared" if is_silent else why, notes
