@@ -14,11 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_leaves
+from lm_eval_epidemia.benchmarks import Benchmark
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.results.choose import KEY, join_scores
-from lm_eval_epidemia.results.decode import POPULATION
+from lm_eval_epidemia.results.decode import POPULATION, leaves_of
 from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
 from lm_eval_epidemia.score.outcomes import (
     SMALLEST,
@@ -40,11 +40,7 @@ FEWEST, FEWEST_ON_LOG = 8, 4
 
 def outcomes(asked: pd.DataFrame) -> list[Hashable]:
     """Return the outcome of each task: tasks with the same outcome are one observation."""
-    known = list_leaves()
-    return [
-        known[in_way(task, way)].entry.outcome
-        for task, way in zip(asked["task"], asked["way"], strict=True)
-    ]
+    return [of.entry.outcome for of in leaves_of(asked)]
 
 
 class Comparison(NamedTuple):
@@ -120,7 +116,7 @@ def compare_scores(
         return None
     # In two ways of asking the first has the way.
     asked = both if "way" in both else both.assign(way=both["way_x"])
-    of = list_leaves()[in_way(asked["task"][0], asked["way"][0])].benchmark
+    of = leaves_of(asked[:1])[0].benchmark
     across = _across(of, asked, pool)
     here = _judge_tasks(of, both)
     side = here["side"]
@@ -347,9 +343,8 @@ class Pool:
         keys = tuple(asked[KEY].itertuples(index=False, name=None))
         if keys not in self._known:
             logs = self._logs.reindex(columns=pd.MultiIndex.from_tuples(keys)).dropna()
-            clusters = [list_leaves()[in_way(task, way)].entry.outcome for task, way, _ in keys]
-            models = self._models[logs.index]
-            self._known[keys] = _ModelPairs(Layout(clusters), models, logs.to_numpy())
+            models, layout = self._models[logs.index], Layout(outcomes(asked))
+            self._known[keys] = _ModelPairs(layout, models, logs.to_numpy())
         return self._known[keys]
 
     def bounds(

@@ -15,9 +15,7 @@ from lm_eval_epidemia.benchmarks import (
     Benchmark,
     find_groups,
     find_tasks,
-    in_way,
     list_groups,
-    list_leaves,
     list_unions,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
@@ -35,6 +33,7 @@ from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.ranks import label_asking
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scale, plain_name
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 
@@ -268,20 +267,16 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
     if benchmark.predicts:
         asked = results.scores[results.scores["run"] == run.name]
         asked = asked.sort_values("task", ascending=False)
-        known = [list_leaves()[name] for name in map(in_way, asked["task"], asked["way"])]
         predicted = " and ".join(
-            f"{_rounded(value)} on {leaf.entry.declared.group}"
-            for leaf, value in zip(known, asked["value"], strict=True)
-            if leaf.benchmark.predicts
+            f"{_rounded(value)} on {known.entry.declared.group}"
+            for task, way, value in asked[["task", "way", "value"]].itertuples(index=False)
+            if (known := leaf(LeafKey(task, way))).benchmark.predicts
         )
         return f"{run['model']}: predicted to get {predicted} of 100 in full runs."
     if not benchmark.of_surveys:
         told = f"{benchmark.says[0].lower()}{benchmark.says[1:]} {of['value'][listed[0]]:.2f}"
         known = rows[rows["model"].isin(KNOWN) & (rows["group"] == listed[0])]
-        others = "".join(
-            f"; {without_kind(model)}: {value:.2f}"
-            for model, value in zip(known["model"], known["value"], strict=True)
-        )
+        others = "".join(f"; {without_kind(of.model)}: {of.value:.2f}" for of in known.itertuples())
         return f"{run['model']}: {told} ({listed[0]}){others}."
     return f"{run['model']}: {_scores(run, of, headline_groups(listed))}."
 
@@ -296,9 +291,8 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
         for group, row in said.iterrows()
     ).replace(" on ", " of 100 on ", 1)
     if limit := run.get("limit", ""):
-        told += (
-            f", under --limit {limit}" if limit != "incomplete" else ", from a part of each task"
-        )
+        part = f"under --limit {limit}" if limit != "incomplete" else "from a part of each task"
+        told += f", {part}"
     told += ", after training on these tasks" if of["trained"].eq(True).any() else ""
     told += ", which do not match its distances (‡)" if said["changed"].any() else ""
     known = said[["averages", "guesses"]]
@@ -330,13 +324,14 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     more = runs[~is_shown & runs.index.isin(results.scores["run"])]
     more = more[more["weights"].isin(runs["weights"][is_shown])]
     names = few([without_kind(name) for name in more["model"].unique()])
-    more_runs = f"{plural(len(more), 'more run')} with other settings ({names})"
     tuned = int(runs["base"].notna().sum()) if "base" in runs else 0
     known = sorted({*results.scores["group"]} & list_groups().keys())
     unscored = [group for group in known if not list_groups()[group].scored]
     counts = [
         f"{plural(left_out, 'more model')}: --show leaderboard" if left_out else "",
-        f"{more_runs}: --show leaderboard" if len(more) else "",
+        f"{plural(len(more), 'more run')} with other settings ({names}): --show leaderboard"
+        if len(more)
+        else "",
         f"{plural(tuned, 'tuned run')} beside the base: --show tuning" if tuned else "",
         f"{few(unscored)} has no score: --show year-lived" if unscored else "",
         f"{plural(len(results.notes), 'note')}: --show notes" if len(results.notes) else "",

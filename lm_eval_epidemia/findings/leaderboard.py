@@ -14,7 +14,6 @@ from lm_eval_epidemia.benchmarks import (
     find_groups,
     in_way,
     list_groups,
-    list_leaves,
     list_unions,
 )
 from lm_eval_epidemia.core.errors import few, plural
@@ -40,6 +39,7 @@ from lm_eval_epidemia.findings.references import (
     score_population,
 )
 from lm_eval_epidemia.results.choose import own_scores
+from lm_eval_epidemia.results.decode import leaves_of
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
@@ -358,13 +358,13 @@ def correlation(results: Results) -> Finding:
 
 def tasks(results: Results) -> Finding:
     """Every metric of every task, for programs."""
-    scores, known = add_metrics(results.scores, ("l1",)), list_leaves()
+    scores = add_metrics(results.scores, ("l1",))
     names = [*map(in_way, scores["task"], scores["way"])]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
         error=own_errors([*scores["draws"]]), file=[file.name for file in scores["file"]]
     )
     table.insert(1, "task", names)
-    table.insert(2, "title", [known[name].entry.title for name in names])
+    table.insert(2, "title", [of.entry.title for of in leaves_of(scores)])
     return make_finding("tasks", table, results.runs)
 
 

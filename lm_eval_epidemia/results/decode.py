@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import pandas as pd
 
 from lm_eval_epidemia.benchmarks import Leaf, in_way, list_leaves
 from lm_eval_epidemia.results.naming import RunConfig
@@ -31,6 +32,12 @@ class LeafKey(NamedTuple):
 def leaf(asked: LeafKey) -> Leaf:
     """Return the details of a task in a way of asking."""
     return list_leaves()[in_way(*asked)]
+
+
+def leaves_of(scores: pd.DataFrame) -> list[Leaf]:
+    """Return the details of what each row of a table is of."""
+    known = list_leaves()
+    return [known[name] for name in map(in_way, scores["task"], scores["way"])]
 
 
 class TaskScore(NamedTuple):
@@ -264,7 +271,7 @@ def _preference(metric: str, higher_is_better: Any) -> int:
     """Sort key of a task's metrics: the smallest is shown."""
     if metric in OTHER_METRICS:
         return OTHER_METRICS.index(metric)
-    unnamed = 0 if higher_is_better is True else 1 if higher_is_better is False else 2
+    unnamed = 1 - higher_is_better if isinstance(higher_is_better, bool) else 2
     return len(OTHER_METRICS) + unnamed
 
 

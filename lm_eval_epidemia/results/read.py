@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.results import replicates
@@ -27,6 +27,7 @@ from lm_eval_epidemia.results.decode import (
     format_setting,
     labels_of,
     leaf,
+    leaves_of,
     read_number,
     sha_of,
     to_encodable,
@@ -208,7 +209,7 @@ def _with_notes(
         if others := few([*dict.fromkeys(_name_tasks(of[differs]))]):
             text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
-    is_scored = [list_leaves()[name].benchmark.scored for name in _name_tasks(scores)]
+    is_scored = [of.benchmark.scored for of in leaves_of(scores)]
     unscored = scores[scores["value"].isna() & np.array(is_scored, bool)]
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
@@ -290,33 +291,24 @@ def name_runs(runs: pd.DataFrame) -> pd.DataFrame:
         "respondent" if weights.model.startswith("epidemia-baseline") else "run"
         for weights in runs["weights"]
     ]
-    order = {name: place for place, name in enumerate(SETTINGS)}
-    settings.sort(key=lambda name: order.get(name, len(order)))
-    rows: list[dict[str, str]] = runs[settings].to_dict("records")
-    values: dict[Any, dict[str, set[str]]] = {}
-    for weights, row in zip(runs["weights"], rows, strict=True):
-        known = values.setdefault(weights, {name: set() for name in settings})
-        for name, value in row.items():
-            known[name] |= {value} - {""}
-    runs["settings"] = [
-        ", ".join(_describe_settings(row, values[weights]))
-        for weights, row in zip(runs["weights"], rows, strict=True)
-    ]
+    settings.sort(key=lambda name: [*SETTINGS, name].index(name))
+    known = runs[settings].where(runs[settings] != "")
+    several = known.groupby(runs["weights"]).transform("nunique") > 1
+    both = (of[settings].to_dict("records") for of in (runs, several))
+    runs["settings"] = [", ".join(_describe_settings(*of)) for of in zip(*both, strict=True)]
     twins = runs.groupby(["model", "settings"]).cumcount()
     runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
     runs["settings"] = runs["settings"].str.strip()
-    runs["name"] = [
-        add_settings(model, [settings] if settings else [])
-        for model, settings in zip(runs["model"], runs["settings"], strict=True)
-    ]
+    pairs = zip(runs["model"], runs["settings"], strict=True)
+    runs["name"] = [add_settings(model, filter(None, [words])) for model, words in pairs]
     return runs[[*runs.columns.intersection(NOT_SETTINGS), *settings]]
 
 
-def _describe_settings(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
+def _describe_settings(row: Mapping[str, str], several: Mapping[str, bool]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
         silent = SETTINGS.get(name, {}).get("silent", ())
-        if value and (len(of_model[name]) > 1 or not {value, "*"} & {*silent}):
+        if value and (several[name] or not {value, "*"} & {*silent}):
             yield describe_setting(name, value)
 
 
