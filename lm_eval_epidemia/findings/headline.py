@@ -19,18 +19,11 @@ from lm_eval_epidemia.benchmarks import (
     list_unions,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.findings import leaderboard
+from lm_eval_epidemia.findings.compare import compare_scores, label_asking
 from lm_eval_epidemia.findings.finding import Finding, columns_of
-from lm_eval_epidemia.findings.leaderboard import (
-    TOGETHER,
-    leaderboard_table,
-    list_others,
-    ordered_groups,
-    pool_of,
-    sort_rows,
-)
+from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups
 from lm_eval_epidemia.findings.pairs import comparable_scores
-from lm_eval_epidemia.findings.ranks import label_asking
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scale, plain_name
 from lm_eval_epidemia.results.decode import LeafKey, leaf
@@ -85,7 +78,7 @@ class Headline(NamedTuple):
 
 def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     """Say on one screen who knows the world best, and what to read next."""
-    table = leaderboard_table(results)
+    table = leaderboard.leaderboard_table(results)
     table["model"] = table["run"].map(results.runs["model"]).fillna(table["model"])
     of = table["group"].map(list_groups())
     benchmarks = [*dict.fromkeys(list_groups()[group] for group in ordered_groups(table["group"]))]
@@ -101,7 +94,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     runs = _one_of_each(results, rows)
     # Respondents are held against models; alone, they are what is shown.
     known = runs[(runs["kind"] == "respondent") & (runs["kind"] == "run").any()]
-    here = sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
+    here = leaderboard.sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
     tested = runs.loc[here["run"].unique()]
     tested["published"] = tested["kind"] == "published"
     # Runs asked in one way stand together, those first in which most was asked.
@@ -162,7 +155,7 @@ def _with_verdicts(
     asked = rows[rows["run"].isin(runs)]["group"].value_counts()
     together = all(asked.get(group) == len(runs) for group in TOGETHER)
     over = " + ".join(TOGETHER) if together else max(ordered_groups(asked.index), key=asked.get)
-    scores, pool = comparable_scores(results), pool_of(results)
+    scores, pool = comparable_scores(results), leaderboard.pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
     for run, other in pairwise(runs):
         made = compare_scores(of[run], of[other], pool)
@@ -213,7 +206,7 @@ def _finding(
     if over and len(shown) > MOST_SENTENCES:
         table["than_next"] = [shown["verdict"].get(run, "") for run in rows["run"]]
         notes.append(f"than next: paired comparison with the run in the next row ({over}).")
-    others = list_others(results).rename(columns={"other": "group"})
+    others = leaderboard.list_others(results).rename(columns={"other": "group"})
     others = others[others["run"].isin(shown.index)]
     if benchmark.of_surveys and len(others):
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]

@@ -19,22 +19,13 @@ from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
 from lm_eval_epidemia.benchmarks.intervention.metrics import GradedTask
-from lm_eval_epidemia.benchmarks.intervention.questions import (
-    TASKS,
-    DoPair,
-    make_questions,
-)
+from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, make_questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.findings.finding import Finding, in_parts, part_rows, to_estimate
 from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.score.estimates import (
-    Estimate,
-    average,
-    pool_clusters,
-    subtract_paired,
-    subtract_unpaired,
-)
+from lm_eval_epidemia.score import estimates
+from lm_eval_epidemia.score.estimates import Estimate
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
@@ -180,7 +171,7 @@ def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
         for part, mean in of_run.items():
             cells[part] += [] if math.isnan(mean.value) else [mean]
     return part_rows(
-        asked.whose, {"": {part: average(of) for part, of in cells.items()}, **details}
+        asked.whose, {"": {part: estimates.average(of) for part, of in cells.items()}, **details}
     )
 
 
@@ -193,7 +184,7 @@ def _details(asked: GroupAnswers) -> Cells:
             for run in asked.parts.values()
         ]
         for part in dict.fromkeys(part for cut in cuts for part in cut):
-            cells[part]["accuracy"] = average([cut[part] for cut in cuts if part in cut])
+            cells[part]["accuracy"] = estimates.average([cut[part] for cut in cuts if part in cut])
         if "random" in asked.parts:  # The shortcut test needs it.
             cells["random names"]["accuracy"] = asked.parts["random"].over()
     paths = []
@@ -214,12 +205,12 @@ def _details(asked: GroupAnswers) -> Cells:
     for (length, kappa), of in table:
         about = f"path of {length}{'+' if length == LONGEST else ''}"
         graphs = of.groupby(["nodes", "scene"]).ngroup()
-        cells[about][BECOMES[kappa]] = pool_clusters(of["right"], graphs)
+        cells[about][BECOMES[kappa]] = estimates.pool_clusters(of["right"], graphs)
     for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
         if plain := asked.beside(names, "intervention"):
             sides = zip((run, plain), metrics.match_effects(run.grades, plain.grades), strict=True)
             means = (metrics.average_effects(of.truth, both, both.right) for of, both in sides)
-            cells["minus plain"][names] = subtract_paired(*means)
+            cells["minus plain"][names] = estimates.subtract_paired(*means)
     return cells
 
 
@@ -245,7 +236,7 @@ def shortcut(results: Results) -> Finding:
         chosen = {about: where == about for about in every} | {"": np.isin(where, every)}
         for about, here in chosen.items():
             same, changed = (run.over(here & (kappa == k)) for k in (0, 1))
-            minus = subtract_paired(changed, same)
+            minus = estimates.subtract_paired(changed, same)
             cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
         rows += part_rows(asked.whose, cells)
     sides = {"difference": ("kappa = 1", "kappa = 0")}
@@ -292,9 +283,8 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
         cells[names] = run.over(np.isin(run.labels(_effect), effects_of) & is_known)
     for title, (first, second) in SUBTRACTED.items():
         if {first, second} <= cells.keys():
-            minus = (
-                subtract_paired if is_turned and (first, second) == TURNED else subtract_unpaired
-            )
+            is_paired = is_turned and (first, second) == TURNED
+            minus = estimates.subtract_paired if is_paired else estimates.subtract_unpaired
             cells[title] = minus(cells[first], cells[second])
     return cells
 
@@ -307,7 +297,7 @@ def notices(results: Results) -> Finding:
         moved = {
             names: metrics.measure_change(run.truth, run.grades, run.odds) for names, run in runs
         }
-        together = [average(means) for means in zip(*moved.values(), strict=True)]
+        together = [estimates.average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
         rows += part_rows(asked.whose, {"": cells})

@@ -81,9 +81,7 @@ def add_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
     error = table["error"].where(of_survey | ~(table["error"] <= ALIKE))
     value, reach = table["value"], REACH * error.fillna(0)
     return table.assign(
-        error=error,
-        low=(value - reach).clip(lower=low),
-        high=(value + reach).clip(upper=high),
+        error=error, low=(value - reach).clip(lower=low), high=(value + reach).clip(upper=high)
     )
 
 

@@ -24,12 +24,6 @@ from lm_eval_epidemia.benchmarks.observation import years as of_years
 from lm_eval_epidemia.benchmarks.observation.apart import fit_tilt
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.places import places_of
-from lm_eval_epidemia.benchmarks.observation.undated import (
-    UNDATED,
-    course_of,
-    find_years_lived,
-    log_ratios,
-)
 from lm_eval_epidemia.benchmarks.observation.years import YEAR, years_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -257,7 +251,7 @@ def course(results: Results) -> Finding:
 
 def year_lived(results: Results) -> Finding:
     """The year a model lives in: the years that its answers fit, asked without a year."""
-    made, left_out = collect_answers(results, benchmark=UNDATED)
+    made, left_out = collect_answers(results, benchmark=undated.UNDATED)
     everybody: dict[tuple[int, str], dict[str, Array]] = {}
     for (run, asked), own in sorted(made.items()):
         everybody.setdefault((run, ""), {})[asked.task] = own.q
@@ -269,9 +263,9 @@ def year_lived(results: Results) -> Finding:
         everybody[-1, name] = believed
     rows: list[dict[str, object]] = []
     for (run, name), told in everybody.items():
-        of = find_years_lived(
-            course_of([undated.load_undated(task).series for task in told]),
-            np.concatenate([log_ratios(q) for q in told.values()]),
+        of = undated.find_years_lived(
+            undated.course_of([undated.load_undated(task).series for task in told]),
+            np.concatenate([undated.log_ratios(q) for q in told.values()]),
         )
         who: dict[str, object] = {"run": run, "group": undated.GROUP, "told": not of.untold}
         if name:
