@@ -15,8 +15,8 @@ from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import mean, ranks
-from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.findings import mean
+from lm_eval_epidemia.findings.compare import compare_scores, standings
 from lm_eval_epidemia.findings.references import score_population
 from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.results.read import read_results
@@ -131,7 +131,7 @@ def test_opposite_leans_that_are_equally_far_are_not_told_apart():
     assert (found.difference, found.corrected_error) == pytest.approx(expected)
     assert (found.verdict, found.wins, found.ties) == ("not shown", 0, 6)
     both = pd.concat([high, low])
-    of = ranks.standings(both, "epidemia_low", {0: True, 1: True}, NOBODY)
+    of = standings(both, "epidemia_low", {0: True, 1: True}, NOBODY)
     assert {(one.best, one.worst) for one in of.values()} == {(1, 2)}
     # Two that err alike differ by what does not depend on the sample: that is shown.
     alike = scored(dict.fromkeys(DRUGS, 84.0), Draws(NSDUH, at - 2), 1)

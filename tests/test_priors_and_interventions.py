@@ -317,7 +317,8 @@ def test_written_answers_that_could_not_be_read_are_counted(results):
     right = [1 if prompt.right else -1 for prompt in questions.make_questions(RANDOM).prompts]
     words = " ".join("?" if i % 10 == 0 else str(x) for i, x in enumerate(right))
     scores = scores_of(results, "noise=0.7", "intervention", RANDOM).copy()
-    scores["way"], scores["said"] = "intervention_written", [read_said(words, 450, True)]
+    way, truth = INTERVENTION.ways["intervention_written"], questions.make_questions(RANDOM)
+    scores["way"], scores["said"] = way.name, [INTERVENTION.read_kept(words, truth, way).answers]
     written = results._replace(scores=scores)
     rows = by(find("interventions")(written).table.query("asked == ''"), "part")
     assert rows["not read"] == pytest.approx(0.1) and rows["accuracy"] < 0.9

@@ -14,8 +14,15 @@ from test_paired import prior_of
 
 from lm_eval_epidemia.benchmarks import find_tasks
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.compare import CONFIDENCE, Pool, compare_scores, noise_of
-from lm_eval_epidemia.findings.ranks import compare_runs, ranked_tasks, standings
+from lm_eval_epidemia.findings.compare import (
+    CONFIDENCE,
+    Pool,
+    compare_runs,
+    compare_scores,
+    noise_of,
+    ranked_tasks,
+    standings,
+)
 from lm_eval_epidemia.findings.references import score_population
 from lm_eval_epidemia.results.choose import KEY, join_scores
 from lm_eval_epidemia.score.estimates import interval

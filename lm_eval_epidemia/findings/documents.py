@@ -13,15 +13,9 @@ import pandas as pd
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural, suggest
 from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding, make_finding
+from lm_eval_epidemia.results import documents
 from lm_eval_epidemia.results.decode import to_text
-from lm_eval_epidemia.results.documents import (
-    ROW,
-    AnsweredTask,
-    MetricKey,
-    columns_in,
-    groups_in,
-    samples_of,
-)
+from lm_eval_epidemia.results.documents import AnsweredTask, MetricKey
 from lm_eval_epidemia.score.outcomes import MCNEMAR, Answers, Clustered, compare_paired
 
 #: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
@@ -60,8 +54,8 @@ def match_documents(
             )
     if changed := [key for key in one.config if one.config[key] != other.config[key]]:
         raise EpidemiaError(f"the task's files differ in {few(changed)}")
-    tables = [samples_of(of, cluster) for of in sides]
-    both = tables[0].merge(tables[1], on=ROW, suffixes=("", "_other"))
+    tables = [documents.samples_of(of, cluster) for of in sides]
+    both = tables[0].merge(tables[1], on=documents.ROW, suffixes=("", "_other"))
     if both.empty:
         raise EpidemiaError("the two share no document (doc_id and doc_hash): the data differ")
     rows = plural(len(both), "row")
@@ -87,7 +81,7 @@ def match_documents(
         elif len(here):
             columns = metric.name, f"{metric.name}_other", "cluster"
             metrics[metric] = Answers(*([*here[column]] for column in columns))
-    keys = [of.set_index(ROW).index for of in tables]
+    keys = [of.set_index(documents.ROW).index for of in tables]
     alone = [[*own[~own.isin(rest)].unique("doc_id")] for own, rest in (keys, reversed(keys))]
     return Matched(one, other, metrics, cluster, alone, no_means)
 
@@ -128,7 +122,7 @@ def compare_documents(
         If no task has the column.
     """
     shared = [t for t in one if t in other and one[t].has_samples and other[t].has_samples]
-    columns = {task: columns_in(one[task]) if cluster else [] for task in shared}
+    columns = {task: documents.columns_in(one[task]) if cluster else [] for task in shared}
     if cluster and shared and not any(cluster in of for of in columns.values()):
         raise OptionError(
             Option("cluster", cluster),
@@ -230,7 +224,9 @@ def _interval(of: Clustered, clusters: int, most: float) -> tuple[float, float]:
 
 def _groups(pairs: Mapping[str, Matched]) -> tuple[list[dict[str, Any]], set[str], list[str]]:
     """Compare groups as lm-eval averages them, the largest first; name their tasks, and notes."""
-    groups = {name: of for pair in pairs.values() for name, of in groups_in(pair.one.file).items()}
+    groups: dict[str, list[str]] = {}
+    for pair in pairs.values():
+        groups |= documents.groups_in(pair.one.file)
     wholes: list[dict[str, Any]] = []
     members: set[str] = set()
     notes = []

@@ -154,19 +154,18 @@ ALIKE_NOTE = " Without ± or interval where all samples agree: the error is not 
 ROW = ("run", "model", "kind", "group", "asked", "part", "value", "error", "low", "high", "samples")
 
 
-def numbers_of(of: Estimate) -> dict[str, float]:
-    """Return an estimate with its error and interval, without these if all samples agree."""
-    known = of if of.error > ALIKE else of._replace(error=math.nan)
-    low, high = known.interval
-    return {"value": of.value, "error": known.error, "low": low, "high": high}
-
-
-def part_rows(whose: Mapping[str, Any], cells: Mapping[str, Estimate]) -> list[dict[str, Any]]:
-    """Return a row for each part."""
-    return [
-        {**whose, "part": part, **numbers_of(of), "samples": of.samples or math.nan}
-        for part, of in cells.items()
-    ]
+def part_rows(
+    whose: Mapping[str, Any], abouts: Mapping[str, Mapping[str, Estimate]]
+) -> list[dict[str, Any]]:
+    """Return a row for each part of each subject; without error where all samples agree."""
+    rows = []
+    for about, cells in abouts.items():
+        for part, of in cells.items():
+            known = of if of.error > ALIKE else of._replace(error=math.nan)
+            numbers = (of.value, known.error, *known.interval, of.samples or math.nan)
+            row = {**whose, "asked": about, "part": part}
+            rows.append(row | dict(zip(ROW[-5:], numbers, strict=True)))
+    return rows
 
 
 def to_estimate(value: float, error: float = math.nan) -> Estimate:
@@ -192,11 +191,10 @@ def in_parts(
     table = table.reindex(columns=list(dict.fromkeys([*ROW, *texts, *table])))
     table = table[table["value"].notna()].reset_index(drop=True)
     table[texts] = table[texts].astype(object).fillna("")
-    made = make_finding(name, table, runs, instead=instead)
-    printed = FINDINGS[name].get("printed", "")
-    note = made.note + (
-        f" {printed}" if (made.table["kind"] == "published").any() and printed else ""
-    )
+    made, printed = make_finding(name, table, runs, instead=instead), FINDINGS[name].get("printed")
+    note = made.note
+    if printed and (made.table["kind"] == "published").any():
+        note += f" {printed}"
     if (table["error"].isna() & (table["samples"] > 1)).any():
         note += ALIKE_NOTE
     return replace(made, note=note)

@@ -15,26 +15,18 @@ from lm_eval_epidemia.benchmarks import (
     Benchmark,
     find_groups,
     find_tasks,
-    in_way,
     list_groups,
-    list_leaves,
     list_unions,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.findings.compare import compare_scores
+from lm_eval_epidemia.findings import leaderboard
+from lm_eval_epidemia.findings.compare import compare_scores, label_asking
 from lm_eval_epidemia.findings.finding import Finding, columns_of
-from lm_eval_epidemia.findings.leaderboard import (
-    TOGETHER,
-    leaderboard_table,
-    list_others,
-    ordered_groups,
-    pool_of,
-    sort_rows,
-)
+from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups
 from lm_eval_epidemia.findings.pairs import comparable_scores
-from lm_eval_epidemia.findings.ranks import label_asking
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scale, plain_name
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 
@@ -86,7 +78,7 @@ class Headline(NamedTuple):
 
 def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     """Say on one screen who knows the world best, and what to read next."""
-    table = leaderboard_table(results)
+    table = leaderboard.leaderboard_table(results)
     table["model"] = table["run"].map(results.runs["model"]).fillna(table["model"])
     of = table["group"].map(list_groups())
     benchmarks = [*dict.fromkeys(list_groups()[group] for group in ordered_groups(table["group"]))]
@@ -102,7 +94,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     runs = _one_of_each(results, rows)
     # Respondents are held against models; alone, they are what is shown.
     known = runs[(runs["kind"] == "respondent") & (runs["kind"] == "run").any()]
-    here = sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
+    here = leaderboard.sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
     tested = runs.loc[here["run"].unique()]
     tested["published"] = tested["kind"] == "published"
     # Runs asked in one way stand together, those first in which most was asked.
@@ -163,7 +155,7 @@ def _with_verdicts(
     asked = rows[rows["run"].isin(runs)]["group"].value_counts()
     together = all(asked.get(group) == len(runs) for group in TOGETHER)
     over = " + ".join(TOGETHER) if together else max(ordered_groups(asked.index), key=asked.get)
-    scores, pool = comparable_scores(results), pool_of(results)
+    scores, pool = comparable_scores(results), leaderboard.pool_of(results)
     of = {run: scores[(scores["run"] == run) & (scores["group"] == over)] for run in runs}
     for run, other in pairwise(runs):
         made = compare_scores(of[run], of[other], pool)
@@ -214,7 +206,7 @@ def _finding(
     if over and len(shown) > MOST_SENTENCES:
         table["than_next"] = [shown["verdict"].get(run, "") for run in rows["run"]]
         notes.append(f"than next: paired comparison with the run in the next row ({over}).")
-    others = list_others(results).rename(columns={"other": "group"})
+    others = leaderboard.list_others(results).rename(columns={"other": "group"})
     others = others[others["run"].isin(shown.index)]
     if benchmark.of_surveys and len(others):
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
@@ -268,20 +260,16 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
     if benchmark.predicts:
         asked = results.scores[results.scores["run"] == run.name]
         asked = asked.sort_values("task", ascending=False)
-        known = [list_leaves()[name] for name in map(in_way, asked["task"], asked["way"])]
         predicted = " and ".join(
-            f"{_rounded(value)} on {leaf.entry.declared.group}"
-            for leaf, value in zip(known, asked["value"], strict=True)
-            if leaf.benchmark.predicts
+            f"{_rounded(value)} on {known.entry.declared.group}"
+            for task, way, value in asked[["task", "way", "value"]].itertuples(index=False)
+            if (known := leaf(LeafKey(task, way))).benchmark.predicts
         )
         return f"{run['model']}: predicted to get {predicted} of 100 in full runs."
     if not benchmark.of_surveys:
         told = f"{benchmark.says[0].lower()}{benchmark.says[1:]} {of['value'][listed[0]]:.2f}"
         known = rows[rows["model"].isin(KNOWN) & (rows["group"] == listed[0])]
-        others = "".join(
-            f"; {without_kind(model)}: {value:.2f}"
-            for model, value in zip(known["model"], known["value"], strict=True)
-        )
+        others = "".join(f"; {without_kind(of.model)}: {of.value:.2f}" for of in known.itertuples())
         return f"{run['model']}: {told} ({listed[0]}){others}."
     return f"{run['model']}: {_scores(run, of, headline_groups(listed))}."
 
@@ -296,9 +284,8 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
         for group, row in said.iterrows()
     ).replace(" on ", " of 100 on ", 1)
     if limit := run.get("limit", ""):
-        told += (
-            f", under --limit {limit}" if limit != "incomplete" else ", from a part of each task"
-        )
+        part = f"under --limit {limit}" if limit != "incomplete" else "from a part of each task"
+        told += f", {part}"
     told += ", after training on these tasks" if of["trained"].eq(True).any() else ""
     told += ", which do not match its distances (‡)" if said["changed"].any() else ""
     known = said[["averages", "guesses"]]
@@ -330,13 +317,14 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     more = runs[~is_shown & runs.index.isin(results.scores["run"])]
     more = more[more["weights"].isin(runs["weights"][is_shown])]
     names = few([without_kind(name) for name in more["model"].unique()])
-    more_runs = f"{plural(len(more), 'more run')} with other settings ({names})"
     tuned = int(runs["base"].notna().sum()) if "base" in runs else 0
     known = sorted({*results.scores["group"]} & list_groups().keys())
     unscored = [group for group in known if not list_groups()[group].scored]
     counts = [
         f"{plural(left_out, 'more model')}: --show leaderboard" if left_out else "",
-        f"{more_runs}: --show leaderboard" if len(more) else "",
+        f"{plural(len(more), 'more run')} with other settings ({names}): --show leaderboard"
+        if len(more)
+        else "",
         f"{plural(tuned, 'tuned run')} beside the base: --show tuning" if tuned else "",
         f"{few(unscored)} has no score: --show year-lived" if unscored else "",
         f"{plural(len(results.notes), 'note')}: --show notes" if len(results.notes) else "",

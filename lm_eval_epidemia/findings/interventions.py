@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -18,24 +18,14 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.intervention import INTERVENTION, metrics
 from lm_eval_epidemia.benchmarks.intervention import graph as causal
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS, QUERIES, Effect, effects
-from lm_eval_epidemia.benchmarks.intervention.metrics import Graded, RecordedAnswers, grade_effects
-from lm_eval_epidemia.benchmarks.intervention.questions import (
-    TASKS,
-    DoPair,
-    GraphQuestions,
-    make_questions,
-)
+from lm_eval_epidemia.benchmarks.intervention.metrics import GradedTask
+from lm_eval_epidemia.benchmarks.intervention.questions import TASKS, DoPair, make_questions
 from lm_eval_epidemia.benchmarks.intervention.ways import WAYS
 from lm_eval_epidemia.findings.finding import Finding, in_parts, part_rows, to_estimate
 from lm_eval_epidemia.results.published import load_printed, way_in_study
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.score.estimates import (
-    Estimate,
-    average,
-    pool_clusters,
-    subtract_paired,
-    subtract_unpaired,
-)
+from lm_eval_epidemia.score import estimates
+from lm_eval_epidemia.score.estimates import Estimate
 
 #: The tasks about the graphs of the paper by where names come from, the others by their size.
 SMALL = {task.names: name for name, task in TASKS.items() if task.nodes is None}
@@ -79,30 +69,6 @@ SUBTRACTED = {
 Cells = dict[str, dict[str, Estimate]]
 
 
-class GraphAnswers(NamedTuple):
-    """A model's answers in a task, with the truth."""
-
-    truth: GraphQuestions
-    said: RecordedAnswers
-    found: Graded
-
-    def labels(self, of: Callable[[Any], str]) -> NDArray[np.str_]:
-        """Return the part of a table to which each effect, or else each prompt, belongs."""
-        asked = self.truth.pairs or self.truth.prompts
-        return np.array([of(asked[number]) for number in self.found.numbers], dtype=str)
-
-    def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
-        """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
-        found = metrics.pick_effects(self.found, chosen)
-        return metrics.average_effects(self.truth, found, getattr(found, right))
-
-    def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
-        """Average over parts, by default all in the order of appearance."""
-        labels = self.labels(of)
-        parts = parts or dict.fromkeys(labels.tolist())
-        return {part: self.over(labels == part) for part in parts}
-
-
 class GroupAnswers(NamedTuple):
     """A model's answers in a group and way.
 
@@ -119,10 +85,10 @@ class GroupAnswers(NamedTuple):
 
     whose: dict[str, Any]
     way: str
-    parts: dict[str, GraphAnswers]
-    known: dict[tuple[str, str], GraphAnswers]
+    parts: dict[str, GradedTask]
+    known: dict[tuple[str, str], GradedTask]
 
-    def beside(self, names: str, way: str) -> GraphAnswers | None:
+    def beside(self, names: str, way: str) -> GradedTask | None:
         """Return another way of asking, in its written form if this one is written."""
         return self.known.get((names, way + ("_written" if WAYS[self.way].generated else "")))
 
@@ -132,9 +98,8 @@ def _read_asked(results: Results, ways: Iterable[str] = EFFECTS) -> Iterator[Gro
     for run, of in results.scores.groupby("run", sort=False):
         known = {}
         for task, way, said in of[["task", "way", "said"]].itertuples(index=False):
-            if isinstance(said, RecordedAnswers):
-                truth = WAYS[way].load(task)
-                known[of_task[task], way] = GraphAnswers(truth, said, grade_effects(truth, *said))
+            if isinstance(said, GradedTask):
+                known[of_task[task], way] = said
         for way in ways:
             for group, tasks in zip(INTERVENTION.groups, (SMALL, LARGE), strict=True):
                 parts = {key: known[key, way] for key in tasks if (key, way) in known}
@@ -169,14 +134,6 @@ def _printed(
             yield {"run": run, "group": group}, math.fsum(of["value"]) / len(of), abouts
 
 
-def _make_rows(whose: Mapping[str, Any], abouts: Cells) -> list[dict[str, Any]]:
-    return [
-        row
-        for about, cells in abouts.items()
-        for row in part_rows({**whose, "asked": about}, cells)
-    ]
-
-
 def _on(pair: DoPair) -> str:
     return f"{pair.scene.shape}, do({pair.effect.intervened})"
 
@@ -189,7 +146,7 @@ def interventions(results: Results) -> Finding:
     """Accuracy on causal graphs: overall, and by graph, variable, names, size and path length."""
     rows = [row for asked in _read_asked(results, INTERVENTION.ways) for row in _accuracy(asked)]
     for whose, score, abouts in _printed(results, "names", ("7", "9", "10"), {}):
-        rows += _make_rows(whose, {"": {"accuracy": to_estimate(score)}, **abouts})
+        rows += part_rows(whose, {"": {"accuracy": to_estimate(score)}, **abouts})
     return in_parts("interventions", rows, results.runs)
 
 
@@ -200,21 +157,21 @@ def _accuracy(asked: GroupAnswers) -> list[dict[str, Any]]:
     for names, run in asked.parts.items():
         of_run = {"accuracy": run.over()}
         if asked.way in EFFECTS:
-            of_run |= {f"kappa = {kappa}": run.over(run.found.kappa == kappa) for kappa in (0, 1)}
+            of_run |= {f"kappa = {kappa}": run.over(run.grades.kappa == kappa) for kappa in (0, 1)}
             of_run |= {"before": run.over(right="base"), "after": run.over(right="post")}
             of_run |= run.cut(attrgetter("kind"), KINDS)
         if names in details["minus plain"]:
             of_run["minus plain"] = details["minus plain"][names]
-        said = run.said.odds[run.said.asked]
-        right = np.array([prompt.right for prompt in run.truth.prompts])[run.said.asked]
+        said = run.odds[run.asked]
+        right = np.array([prompt.right for prompt in run.truth.prompts])[run.asked]
         yes_bias = np.sign(np.nan_to_num(said)) / 2 - right + 0.5
         of_run["yes-bias"] = to_estimate(float(np.mean(yes_bias)))
         if WAYS[asked.way].generated:
             of_run["not read"] = to_estimate(float(np.isnan(said).mean()))
         for part, mean in of_run.items():
             cells[part] += [] if math.isnan(mean.value) else [mean]
-    return _make_rows(
-        asked.whose, {"": {part: average(of) for part, of in cells.items()}, **details}
+    return part_rows(
+        asked.whose, {"": {part: estimates.average(of) for part, of in cells.items()}, **details}
     )
 
 
@@ -227,7 +184,7 @@ def _details(asked: GroupAnswers) -> Cells:
             for run in asked.parts.values()
         ]
         for part in dict.fromkeys(part for cut in cuts for part in cut):
-            cells[part]["accuracy"] = average([cut[part] for cut in cuts if part in cut])
+            cells[part]["accuracy"] = estimates.average([cut[part] for cut in cuts if part in cut])
         if "random" in asked.parts:  # The shortcut test needs it.
             cells["random names"]["accuracy"] = asked.parts["random"].over()
     paths = []
@@ -237,7 +194,7 @@ def _details(asked: GroupAnswers) -> Cells:
                 cells[about][key] = mean
             continue
         cells[f"{key} variables"] = {"accuracy": run.over(), **run.cut(attrgetter("kind"), KINDS)}
-        found = run.found
+        found = run.grades
         for place, scene, right in zip(found.numbers, found.scene, found.right, strict=True):
             effect, graph = run.truth.pairs[place].effect, run.truth.pairs[place].scene.graph
             if effect.before:
@@ -248,12 +205,12 @@ def _details(asked: GroupAnswers) -> Cells:
     for (length, kappa), of in table:
         about = f"path of {length}{'+' if length == LONGEST else ''}"
         graphs = of.groupby(["nodes", "scene"]).ngroup()
-        cells[about][BECOMES[kappa]] = pool_clusters(of["right"], graphs)
+        cells[about][BECOMES[kappa]] = estimates.pool_clusters(of["right"], graphs)
     for names, run in asked.parts.items() if asked.way.startswith("substitution") else ():
         if plain := asked.beside(names, "intervention"):
-            sides = zip((run, plain), metrics.match_effects(run.found, plain.found), strict=True)
+            sides = zip((run, plain), metrics.match_effects(run.grades, plain.grades), strict=True)
             means = (metrics.average_effects(of.truth, both, both.right) for of, both in sides)
-            cells["minus plain"][names] = subtract_paired(*means)
+            cells["minus plain"][names] = estimates.subtract_paired(*means)
     return cells
 
 
@@ -265,26 +222,26 @@ def shortcut(results: Results) -> Finding:
         if (run := asked.parts.get("random")) is None:
             continue
         facts = asked.beside("random", "retrieval")
-        share = float(facts.found.right.mean()) if facts else math.nan
+        share = float(facts.grades.right.mean()) if facts else math.nan
         if not share >= FOUND:
             ask = "it was not asked them: run the same way of epidemia_intervention_retrieval"
             why = f"it retrieves {share:.3f} of them" if facts else ask
             name = results.runs["name"][asked.whose["run"]]
             left_out.append(f"{name} in {asked.whose['group']}: {why}")
             continue
-        where, kappa = run.labels(_on), run.found.kappa
+        where, kappa = run.labels(_on), run.grades.kappa
         # do(A) changes nothing in any of the graphs.
         every = [about for about in dict.fromkeys(where.tolist()) if not about.endswith("do(A)")]
         cells: Cells = {}
         chosen = {about: where == about for about in every} | {"": np.isin(where, every)}
         for about, here in chosen.items():
             same, changed = (run.over(here & (kappa == k)) for k in (0, 1))
-            minus = subtract_paired(changed, same)
+            minus = estimates.subtract_paired(changed, same)
             cells[about] = {"kappa = 0": same, "kappa = 1": changed, "difference": minus}
-        rows += _make_rows(asked.whose, cells)
+        rows += part_rows(asked.whose, cells)
     sides = {"difference": ("kappa = 1", "kappa = 0")}
     for whose, _, abouts in _printed(results, "effects", ("3",), sides):
-        rows += _make_rows(whose, abouts)
+        rows += part_rows(whose, abouts)
     return in_parts("shortcut", rows, results.runs, left_out)
 
 
@@ -300,11 +257,10 @@ def memorisation(results: Results) -> Finding:
                 on = f"{graph}, do({intervened})"
                 cells = _by_names(asked, [f"{on} {query}" for query in queries], bool(pairs))
                 about = f"{on}, {' and '.join(queries)}" + (f"; {pairs}" if pairs else "")
-                rows += part_rows({**asked.whose, "asked": about, "pairs": pairs}, cells)
+                rows += part_rows({**asked.whose, "pairs": pairs}, {about: cells})
     for whose, _, abouts in _printed(results, "names", ("8",), SUBTRACTED):
-        for about, cells in abouts.items():
-            asks = "AB and BA" if about.startswith("bivariate") else "AC"
-            rows += part_rows({**whose, "asked": f"{about}, {asks}"}, cells)
+        asks = {about: "AB and BA" if about.startswith("bivariate") else "AC" for about in abouts}
+        rows += part_rows(whose, {f"{about}, {asks[about]}": of for about, of in abouts.items()})
     return in_parts("memorisation", rows, results.runs)
 
 
@@ -315,21 +271,20 @@ def _by_names(asked: GroupAnswers, effects_of: list[str], only_known: bool) -> d
         scenes[names] = np.arange(len(run.truth.scenes))
         if only_known and names != "random":
             facts = asked.beside(names, "knowledge")
-            scenes[names] = metrics.known_scenes(facts.found) if facts else scenes[names][:0]
+            scenes[names] = metrics.known_scenes(facts.grades) if facts else scenes[names][:0]
     is_turned = effects_of[0].startswith("bivariate")
     if is_turned and scenes.keys() >= {*TURNED}:
         # The same pairs turned round, under the same numbers: those that both have are paired.
-        here = [np.intersect1d(scenes[name], asked.parts[name].found.scene) for name in TURNED]
+        here = [np.intersect1d(scenes[name], asked.parts[name].grades.scene) for name in TURNED]
         scenes |= dict.fromkeys(TURNED, np.intersect1d(here[0], here[1]))
     cells = {}
     for names, run in asked.parts.items():
-        is_known = np.isin(run.found.scene, scenes[names])
+        is_known = np.isin(run.grades.scene, scenes[names])
         cells[names] = run.over(np.isin(run.labels(_effect), effects_of) & is_known)
     for title, (first, second) in SUBTRACTED.items():
         if {first, second} <= cells.keys():
-            minus = (
-                subtract_paired if is_turned and (first, second) == TURNED else subtract_unpaired
-            )
+            is_paired = is_turned and (first, second) == TURNED
+            minus = estimates.subtract_paired if is_paired else estimates.subtract_unpaired
             cells[title] = minus(cells[first], cells[second])
     return cells
 
@@ -340,13 +295,12 @@ def notices(results: Results) -> Finding:
     for asked in _read_asked(results, [way for way in EFFECTS if not WAYS[way].generated]):
         runs = asked.parts.items()
         moved = {
-            names: metrics.measure_change(run.truth, run.found, run.said.odds)
-            for names, run in runs
+            names: metrics.measure_change(run.truth, run.grades, run.odds) for names, run in runs
         }
-        together = [average(means) for means in zip(*moved.values(), strict=True)]
+        together = [estimates.average(means) for means in zip(*moved.values(), strict=True)]
         cells = dict(zip(("kappa = 0", "kappa = 1", "difference"), together, strict=True))
         cells |= {f"difference, {names}": of[2] for names, of in moved.items() if names in SMALL}
-        rows += part_rows(asked.whose, cells)
+        rows += part_rows(asked.whose, {"": cells})
     return in_parts("notices", rows, results.runs)
 
 
@@ -389,7 +343,7 @@ def _described(effect: Effect) -> dict[str, Any]:
 
 
 def _example(
-    graph: str, effect: Effect, asked: Sequence[tuple[str, str, list[GraphAnswers | None]]]
+    graph: str, effect: Effect, asked: Sequence[tuple[str, str, list[GradedTask | None]]]
 ) -> dict[str, Any]:
     name = f"{graph}, do({effect.intervened}) {effect.cause}{effect.result}"
     prompts = []
@@ -412,14 +366,14 @@ def _example(
     }
 
 
-def _count_answers(run: GraphAnswers, effect: str) -> dict[str, Any] | None:
+def _count_answers(run: GradedTask, effect: str) -> dict[str, Any] | None:
     """Return how often an effect was answered yes before and after, and rightly."""
-    here = metrics.pick_effects(run.found, run.labels(_effect) == effect)
+    here = metrics.pick_effects(run.grades, run.labels(_effect) == effect)
     if not len(here.numbers):
         return None
     pairs = [run.truth.pairs[number] for number in here.numbers]
-    before = (run.said.odds[[pair.base for pair in pairs]] > 0).mean()
-    after = (run.said.odds[[pair.post for pair in pairs]] > 0).mean()
+    before = (run.odds[[pair.base for pair in pairs]] > 0).mean()
+    after = (run.odds[[pair.post for pair in pairs]] > 0).mean()
     return {
         **{"before": f"{100 * before:.0f} %", "before_right": bool(here.base.mean() > 0.5)},
         **{"after": f"{100 * after:.0f} %", "after_right": bool(here.post.mean() > 0.5)},

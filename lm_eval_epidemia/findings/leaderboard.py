@@ -14,32 +14,23 @@ from lm_eval_epidemia.benchmarks import (
     find_groups,
     in_way,
     list_groups,
-    list_leaves,
     list_unions,
 )
 from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import FINDINGS
-from lm_eval_epidemia.findings.compare import POPULATION, Pool, noise_of
+from lm_eval_epidemia.findings import FINDINGS, mean, references
+from lm_eval_epidemia.findings.compare import (
+    POPULATION,
+    Pool,
+    Standing,
+    label_asking,
+    noise_of,
+    standings,
+)
 from lm_eval_epidemia.findings.finding import Finding, make_finding
-from lm_eval_epidemia.findings.mean import (
-    add_facets,
-    add_metrics,
-    average,
-    group_scores,
-    is_silent,
-    population_mean,
-)
-from lm_eval_epidemia.findings.ranks import Standing, label_asking, standings
-from lm_eval_epidemia.findings.references import (
-    AVERAGES,
-    KNOWS_POPULATION,
-    UNIFORM,
-    find_changed,
-    score_known,
-    score_population,
-)
+from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_POPULATION, UNIFORM
 from lm_eval_epidemia.results.choose import own_scores
+from lm_eval_epidemia.results.decode import leaves_of
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
@@ -85,11 +76,11 @@ def add_references(results: Results) -> pd.DataFrame:
     """Return the scores of groups, with those of the respondents that are held against them."""
     scores = results.scores
     scores = scores.assign(
-        averages=score_known(scores, results.runs, AVERAGES)["score"],
-        guesses=score_known(scores, results.runs, UNIFORM)["score"],
-        changed=find_changed(scores),
+        averages=references.score_known(scores, results.runs, AVERAGES)["score"],
+        guesses=references.score_known(scores, results.runs, UNIFORM)["score"],
+        changed=references.find_changed(scores),
     )
-    return group_scores(add_metrics(scores, ("choice_mass", "answered", "l1")))
+    return mean.group_scores(mean.add_metrics(scores, ("choice_mass", "answered", "l1")))
 
 
 def _means(results: Results) -> pd.DataFrame:
@@ -104,8 +95,8 @@ def _means(results: Results) -> pd.DataFrame:
     also = known.groupby(by, sort=False).agg(
         seen=("seen", "sum"), changed=("changed", "any"), trained=("trained", "any")
     )
-    means = average(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
-    means["silent"] = is_silent(means)
+    means = mean.average(known, by, ["averages", "guesses"]).merge(also.reset_index(), on=by)
+    means["silent"] = mean.is_silent(means)
     placed = _ranks(results, known, means)
     ranks = [placed[of] for of in zip(means["run"], means["group"], strict=True)]
     means = means.join(pd.DataFrame(ranks, columns=[*Standing._fields]).add_prefix("rank_"))
@@ -221,8 +212,8 @@ def slice_by(facet: str) -> Callable[[Results], Finding]:
     """Return the finding of groups cut by a facet of their tasks, such as the survey."""
 
     def finding(results: Results) -> Finding:
-        scores = add_facets(add_references(results), [facet])
-        table = average(scores, ["run", "group", facet], ["averages"])
+        scores = mean.add_facets(add_references(results), [facet])
+        table = mean.average(scores, ["run", "group", facet], ["averages"])
         table = sort_rows(table.sort_values(facet, kind="stable"), results.runs)
         return make_finding(facet, table, results.runs)
 
@@ -240,10 +231,10 @@ CLOSED_WAYS = ("closed", "likelihood")
 
 def closed(results: Results) -> Finding:
     """The closed subset: written answers beside likelihoods."""
-    scores = add_facets(add_references(results), ["subset"])
+    scores = mean.add_facets(add_references(results), ["subset"])
     scores = scores[scores["way"].isin(CLOSED_WAYS)]
     tasks = scores["task"][scores["subset"] == "closed"]
-    table = average(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
+    table = mean.average(scores[scores["task"].isin(tasks)], ["run", "way"], ["averages"])
     table = table.sort_values("value", ascending=False, kind="stable")
     table = table.rename(columns={"way": "asked"})
     table.insert(table.columns.get_loc("averages"), "group", "epidemia_high")
@@ -283,22 +274,22 @@ def scales(results: Results) -> Finding:
         ]
         put = whole.assign(value=values, draws=whole["draws"] if how == "score" else None)
         is_known = put["value"].notna().groupby([put[name] for name in by]).transform("all")
-        tables.append(average(put[is_known], by).assign(scale=how))
-    tables.append(population_mean(scores, by).assign(scale="population"))
+        tables.append(mean.average(put[is_known], by).assign(scale=how))
+    tables.append(mean.population_mean(scores, by).assign(scale="population"))
     table = sort_rows(pd.concat(tables, ignore_index=True), results.runs)
     return make_finding("scale", table, results.runs)
 
 
 def population(results: Results) -> Finding:
     """The score against the population, without what sampling error adds."""
-    scores = group_scores(add_metrics(results.scores, (POPULATION,)))
-    table = population_mean(scores, ["run", "group"])
+    scores = mean.group_scores(mean.add_metrics(results.scores, (POPULATION,)))
+    table = mean.population_mean(scores, ["run", "group"])
     scores = scores[scores[POPULATION].notna()]
     # Written answers are rounded and drawn ones are few: even who knows would score lower.
     letters = scores[(scores["way"] == "letters") & scores["task"].isin({*store.list_available()})]
     knows = [
         {"run": -1, "model": f"{KNOWS_POPULATION} (baseline)", "kind": "respondent", "group": group}
-        | score_population({*of["task"]})
+        | references.score_population({*of["task"]})
         for group, of in letters.groupby("group", sort=False)
     ]
     table = sort_rows(pd.concat([table, pd.DataFrame(knows)], ignore_index=True), results.runs)
@@ -307,10 +298,9 @@ def population(results: Results) -> Finding:
 
 def other(results: Results) -> Finding:
     """Other people's tasks, beside ours, as lm-eval prints them."""
-    ours = average(group_scores(results.scores), ["run", "group"]).rename(
-        columns={"value": "score"}
-    )
-    table = list_others(results).merge(ours[["run", "group", "score"]], on="run", how="left")
+    ours = mean.average(mean.group_scores(results.scores), ["run", "group"])
+    ours = ours[["run", "group", "value"]].set_axis(["run", "group", "score"], axis=1)
+    table = list_others(results).merge(ours, on="run", how="left")
     return make_finding("other", table, results.runs)
 
 
@@ -336,14 +326,10 @@ def correlation(results: Results) -> Finding:
     """Rank correlation of our groups with other people's tasks."""
     from scipy import stats  # a third of what a report takes to start
 
-    scores = group_scores(results.scores)
+    scores = mean.group_scores(results.scores)
     scores = scores[scores["value"].notna() & (scores["asked_as"] == "")]
-    ours, others = (
-        scores.groupby("group", sort=False),
-        list_others(results).groupby("other", sort=False),
-    )
-    rows = []
-    for (group, of), (label, theirs) in product(ours, others):
+    others, rows = list_others(results).groupby("other", sort=False), []
+    for (group, of), (label, theirs) in product(scores.groupby("group", sort=False), others):
         both = of.merge(theirs, on="run", suffixes=("", "_theirs"))
         models = both["run"].nunique()
         shared = both[both.groupby("task")["run"].transform("nunique") == models]
@@ -358,19 +344,19 @@ def correlation(results: Results) -> Finding:
 
 def tasks(results: Results) -> Finding:
     """Every metric of every task, for programs."""
-    scores, known = add_metrics(results.scores, ("l1",)), list_leaves()
+    scores = mean.add_metrics(results.scores, ("l1",))
     names = [*map(in_way, scores["task"], scores["way"])]
     table = scores.drop(columns=["draws", "population", "said", "task", "way"]).assign(
         error=own_errors([*scores["draws"]]), file=[file.name for file in scores["file"]]
     )
     table.insert(1, "task", names)
-    table.insert(2, "title", [known[name].entry.title for name in names])
+    table.insert(2, "title", [of.entry.title for of in leaves_of(scores)])
     return make_finding("tasks", table, results.runs)
 
 
 def notes(results: Results) -> Finding:
     """What was left out, is missing or was changed, and what groups consist of."""
-    asked = ordered_groups(group_scores(results.scores)["group"])
+    asked = ordered_groups(mean.group_scores(results.scores)["group"])
     of_groups = [
         ("", "group", f"{group}: {describe_union(group)}")
         for group in asked
@@ -389,7 +375,7 @@ def list_notes(results: Results) -> list[str]:
 
 def _changed(results: Results) -> Iterator[tuple[str, str, str]]:
     """Say which scores do not match their distances, and in which files."""
-    wrong = results.scores[find_changed(results.scores)]
+    wrong = results.scores[references.find_changed(results.scores)]
     for run, of in wrong.groupby("run"):
         names = few([*map(in_way, of["task"], of["way"])])
         files = few(sorted({file.name for file in of["file"]}))

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.benchmarks import in_way, list_leaves, list_unions
+from lm_eval_epidemia.benchmarks import in_way, list_unions
 from lm_eval_epidemia.benchmarks.observation.apart import ScaleValue
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
+from lm_eval_epidemia.results.decode import leaves_of
 from lm_eval_epidemia.score.collect import LOW_MASS
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -74,17 +75,13 @@ def add_interval(table: pd.DataFrame, asked: pd.DataFrame) -> pd.DataFrame:
 
     Where all samples of questions agree, the error is not known.
     """
-    known, names = list_leaves(), map(in_way, asked["task"], asked["way"])
-    of = [known[name].benchmark for name in names]
-    ends = [(each.lead.low, each.lead.high) for each in of]
-    ends = pd.DataFrame(ends, table.index, ["low", "high"], float)
+    of = [each.benchmark for each in leaves_of(asked)]
+    low, high = (np.array([getattr(x.lead, end) for x in of], float) for end in ("low", "high"))
     of_survey = np.array([each.of_surveys for each in of], bool)
     error = table["error"].where(of_survey | ~(table["error"] <= ALIKE))
     value, reach = table["value"], REACH * error.fillna(0)
     return table.assign(
-        error=error,
-        low=(value - reach).clip(lower=ends["low"]),
-        high=(value + reach).clip(upper=ends["high"]),
+        error=error, low=(value - reach).clip(lower=low), high=(value + reach).clip(upper=high)
     )
 
 
@@ -94,9 +91,9 @@ def group_scores(scores: pd.DataFrame) -> pd.DataFrame:
     A union, such as all tasks of a way, counts only for runs that were asked all of it, because a
     part mixes its groups differently.
     """
-    known = list_leaves()
     names = pd.Series([*map(in_way, scores["task"], scores["way"])], scores.index, dtype=object)
-    parts = [scores[names.map(lambda name: known[name].benchmark.scored).astype(bool)]]
+    is_scored = [of.benchmark.scored for of in leaves_of(scores)]
+    parts = [scores[np.array(is_scored, bool)]]
     for union, members in list_unions().items():
         within = scores[names.isin(members)]
         asked = within.groupby("run")["value"].transform("count")
@@ -106,8 +103,7 @@ def group_scores(scores: pd.DataFrame) -> pd.DataFrame:
 
 def add_facets(scores: pd.DataFrame, names: Sequence[str] = ()) -> pd.DataFrame:
     """Add what tasks are cut by: survey, domain, dimension, subset, nodes; NaN without it."""
-    known, asked = list_leaves(), map(in_way, scores["task"], scores["way"])
-    facets = pd.DataFrame([dict(known[name].entry.facets) for name in asked], scores.index)
+    facets = pd.DataFrame([dict(of.entry.facets) for of in leaves_of(scores)], scores.index)
     return pd.concat([scores, facets.reindex(columns=[*names]) if names else facets], axis=1)
 
 

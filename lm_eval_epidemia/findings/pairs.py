@@ -15,11 +15,10 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.findings.compare import Pool, compare_scores, outcomes
+from lm_eval_epidemia.findings.compare import Pool, compare_scores, label_asking, outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import average, group_scores, is_silent
-from lm_eval_epidemia.findings.ranks import label_asking
 from lm_eval_epidemia.findings.references import find_changed, score_known
 from lm_eval_epidemia.results.choose import KEY, find_closest, group_alike, join_scores, own_scores
 from lm_eval_epidemia.results.read import Results

@@ -14,21 +14,11 @@ from numpy.typing import NDArray
 from lm_eval_epidemia.benchmarks import in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior import PRIOR, metrics
 from lm_eval_epidemia.benchmarks.prior.judged import FamilyPriors
-from lm_eval_epidemia.benchmarks.prior.metrics import (
-    JudgedTask,
-    find_beatable,
-    judge_knower,
-    select_all,
-)
+from lm_eval_epidemia.benchmarks.prior.metrics import JudgedTask
 from lm_eval_epidemia.benchmarks.prior.quantities import store
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import DIFFICULTIES, SIZES
-from lm_eval_epidemia.findings.finding import (
-    Finding,
-    in_parts,
-    part_rows,
-    to_estimate,
-)
+from lm_eval_epidemia.findings.finding import Finding, in_parts, part_rows, to_estimate
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_POPULATION
 from lm_eval_epidemia.results.read import Results
@@ -56,7 +46,7 @@ def select_stated(results: Results) -> pd.DataFrame:
 
 @lru_cache(maxsize=16)
 def _knower(task: str, _fingerprint: str) -> JudgedTask:
-    return judge_knower(store.load_quantities(task))
+    return metrics.judge_knower(store.load_quantities(task))
 
 
 def list_knowers(results: Results) -> pd.DataFrame:
@@ -95,7 +85,7 @@ def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "jud
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
     """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
-    can = chosen & find_beatable(known)[:, size]
+    can = chosen & metrics.find_beatable(known)[:, size]
     return metrics.average_quantities(known, can, getattr(known.judged, field)[:, size])
 
 
@@ -143,7 +133,7 @@ CHOSEN = {f"chose {name}": partial(_chose, place) for place, name in enumerate(F
 
 def _find_parts(tasks: Sequence[JudgedTask]) -> Iterator[tuple[str, str, Part]]:
     """Yield all quantities, then their slices by difficulty, topic and survey: facet and label."""
-    yield "", "", [(known, select_all(known)) for known in tasks]
+    yield "", "", [(known, metrics.select_all(known)) for known in tasks]
     for facet, order in {
         "difficulty": DIFFICULTIES,
         "family": KINDS.values(),
@@ -173,7 +163,7 @@ def _make_rows(
     for facet, label, part in _find_parts(tasks):
         about = f"{facet}: {label} ({sum(int(of.sum()) for _, of in part)})" if facet else ""
         cells = {name: average_tasks(part, measures[name]) for name in names}
-        yield from part_rows({**whose, "asked": about, "facet": facet}, cells)
+        yield from part_rows({**whose, "facet": facet}, {about: cells})
 
 
 def _finding(results: Results, name: str) -> Finding:
@@ -190,7 +180,7 @@ def wins(results: Results) -> Finding:
     rows: list[dict[str, Any]] = []
     for whose, _, tasks in _collect_priors(results):
         rows += _make_rows(whose, tasks, MEASURES["wins"])
-        part = [(known, select_all(known)) for known in tasks]
+        part = [(known, metrics.select_all(known)) for known in tasks]
         rates = [average_tasks(part, measure) for measure in MEASURES["wins"].values()]
         ends = {
             name: metrics.count_worth(
@@ -198,13 +188,13 @@ def wins(results: Results) -> Finding:
             )
             for name, side in (("worth N", 0), ("at least", -1), ("at most", 1))
         }
-        rows += part_rows(whose, {name: to_estimate(end) for name, end in ends.items()})
+        worth = {name: to_estimate(end) for name, end in ends.items()}
         after = {size: average_tasks(part, of) for size, of in MEASURES["posterior"].items()}
-        rows += part_rows({**whose, "asked": "posterior"}, after)
+        rows += part_rows(whose, {"": worth, "posterior": after})
     unbeaten = [
         f"{quantity.name} of {task} (N = {', '.join(map(str, np.array(SIZES)[~can]))})"
         for task, known in list_knowers(results)[["task", "said"]].itertuples(index=False)
-        for quantity, can in zip(known.truth.quantities, find_beatable(known), strict=True)
+        for quantity, can in zip(known.truth.quantities, metrics.find_beatable(known), strict=True)
         if not can.all()
     ]
     says = [f"the error of N answers is about 0: {'; '.join(unbeaten)}"] if unbeaten else []

@@ -25,12 +25,7 @@ from lm_eval_epidemia.benchmarks.observation.apart import (
 from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, simulate_answers
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import (
-    AnsweredGroup,
-    add_known,
-    collect_answers,
-    group_answers,
-)
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, collect_answers, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH, add_metrics, average_columns
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_MARGINAL, KNOWS_POPULATION, UNIFORM

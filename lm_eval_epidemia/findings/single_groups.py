@@ -24,25 +24,12 @@ from lm_eval_epidemia.benchmarks.observation import years as of_years
 from lm_eval_epidemia.benchmarks.observation.apart import fit_tilt
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
 from lm_eval_epidemia.benchmarks.observation.places import places_of
-from lm_eval_epidemia.benchmarks.observation.undated import (
-    UNDATED,
-    course_of,
-    find_years_lived,
-    log_ratios,
-)
 from lm_eval_epidemia.benchmarks.observation.years import YEAR, years_of
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import (
-    AnsweredGroup,
-    add_known,
-    average_levels,
-    cells_of,
-    collect_answers,
-    find_asked,
-    group_answers,
-)
+from lm_eval_epidemia.findings import cells
+from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, collect_answers, group_answers
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.mean import REACH
 from lm_eval_epidemia.findings.references import KNOWS_MARGINAL
@@ -165,12 +152,12 @@ def map_of(results: Results, task: str) -> Finding:
     EpidemiaError
         If the task has no country as a condition.
     """
-    truth = store.load_truth(find_asked(task).task)
+    truth = store.load_truth(cells.find_asked(task).task)
     if (countries := countries_of(truth)) is None:
         raise EpidemiaError(f"{task} has no country as a condition, so it has no map")
     condition, codes = countries
-    every = cells_of(results, task)
-    table = average_levels(every, all_tasks()[truth.task].given[condition])
+    every = cells.cells_of(results, task)
+    table = cells.average_levels(every, all_tasks()[truth.task].given[condition])
     table = table[table["place"] == 0].rename(columns={"level": "country"})
     apart = (table["value"] - table["truth"]).where(table["kind"] != "survey")
     table = table.assign(code=table["country"].map(codes), error=apart)
@@ -241,9 +228,8 @@ def course(results: Results) -> Finding:
         fewest.setdefault((all_tasks()[asked.task].outcome, leaf(asked).group), asked)
     parts: list[pd.DataFrame] = []
     for asked in fewest.values():
-        of = average_levels(cells_of(results, in_way(*asked)), YEAR).sort_values(
-            "place", kind="stable"
-        )
+        of = cells.average_levels(cells.cells_of(results, in_way(*asked)), YEAR)
+        of = of.sort_values("place", kind="stable")
         moved = of[of["kind"] == "survey"].groupby("place")["value"].agg(np.ptp).round(9).idxmax()
         if len(_given(asked)) > 1:
             of[["low", "high"]] = math.nan
@@ -257,7 +243,7 @@ def course(results: Results) -> Finding:
 
 def year_lived(results: Results) -> Finding:
     """The year a model lives in: the years that its answers fit, asked without a year."""
-    made, left_out = collect_answers(results, benchmark=UNDATED)
+    made, left_out = collect_answers(results, benchmark=undated.UNDATED)
     everybody: dict[tuple[int, str], dict[str, Array]] = {}
     for (run, asked), own in sorted(made.items()):
         everybody.setdefault((run, ""), {})[asked.task] = own.q
@@ -269,9 +255,9 @@ def year_lived(results: Results) -> Finding:
         everybody[-1, name] = believed
     rows: list[dict[str, object]] = []
     for (run, name), told in everybody.items():
-        of = find_years_lived(
-            course_of([undated.load_undated(task).series for task in told]),
-            np.concatenate([log_ratios(q) for q in told.values()]),
+        of = undated.find_years_lived(
+            undated.course_of([undated.load_undated(task).series for task in told]),
+            np.concatenate([undated.log_ratios(q) for q in told.values()]),
         )
         who: dict[str, object] = {"run": run, "group": undated.GROUP, "told": not of.untold}
         if name:

@@ -12,16 +12,10 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, list_groups
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural, suggest
-from lm_eval_epidemia.findings import FINDINGS, documents
+from lm_eval_epidemia.findings import FINDINGS, documents, pairs
 from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.finding import WHO, Finding, add_run_columns, columns_of
 from lm_eval_epidemia.findings.leaderboard import list_notes, pool_of
-from lm_eval_epidemia.findings.pairs import (
-    comparable_scores,
-    drop_setting,
-    find_unfit,
-    sort_compared,
-)
 from lm_eval_epidemia.results.choose import join_scores, keep_where, settings_of_runs
 from lm_eval_epidemia.results.documents import AnsweredTask, answered_in
 from lm_eval_epidemia.results.naming import HASHES, add_settings, without_kind
@@ -235,9 +229,9 @@ def _compare_groups(
     results: Results, sides: tuple[Side, Side], silent: Mapping[str, list[str]]
 ) -> tuple[Finding, list[str]]:
     """Compare two selections of runs in every group, over what both were asked in the same way."""
-    scores, pool = comparable_scores(results, also_unfit=True), pool_of(results)
+    scores, pool = pairs.comparable_scores(results, also_unfit=True), pool_of(results)
     rows, notes = [], []
-    for group in sort_compared([*scores["group"]]):
+    for group in pairs.sort_compared([*scores["group"]]):
         of = scores[scores["group"] == group]
         mine, theirs = (of[of["run"].isin(side.runs)] for side in sides)
         mute = [text for part in group.split(" + ") for text in silent.get(part, ())]
@@ -255,9 +249,9 @@ def _compare_groups(
                 )
         if not mute and (made := compare_scores(mine, theirs, pool)):
             # Versions and truths are the same of both, and say nothing to most.
-            told = drop_setting(both["asked_as"], "(?:task_version|truth)").str.replace("; ", ", ")
+            told = pairs.drop_setting(both["asked_as"], "(?:task_version|truth)")
             row = {"run": sides[0].runs[0], "other": sides[1].name, "group": group}
-            row["asked_as"] = "; ".join(sorted({*told} - {""}))
+            row["asked_as"] = "; ".join(sorted({*told.str.replace("; ", ", ")} - {""}))
             rows.append(row | made._asdict())
     table = add_run_columns(pd.DataFrame(rows, columns=None if rows else ["run"]), results.runs)
     columns = {name: how for name, how in columns_of("pairs").items() if name not in WHO}
@@ -268,7 +262,7 @@ def _compare_groups(
 def _find_unfit(results: Results, sides: tuple[Side, Side]) -> dict[str, list[str]]:
     """Say by group which of the two is not compared, and why."""
     says: dict[str, list[str]] = defaultdict(list)
-    for (run, group), why in find_unfit(results).items():
+    for (run, group), why in pairs.find_unfit(results).items():
         if run in (*sides[0].runs, *sides[1].runs):
             says[group].append(f"{group}: not compared, as {results.runs['name'][run]} {why}")
     return says
@@ -296,18 +290,13 @@ def _not_compared(
             "--log_samples"
         )
     both = f"{sides[0].name} and {sides[1].name}"
-    why = f"{both} share no task: run both on the same tasks, and tasks of others with "
+    why = f"{both} share no task: run both on the same tasks, and tasks of others with"
     if mine & theirs:
-        why = (
-            f"{both} were asked no task in the same way: run both with the same settings, and "
-            "tasks of others with "
-        )
-    why += "--log_samples"
+        why = f"{both} were asked no task in the same way: run both alike, and tasks of others with"
+    why += " --log_samples"
     shared = sorted({*scores[0]["group"]} & {*scores[1]["group"]})
     if predicted := [group for group in shared if list_groups()[group].predicts]:
-        why = (
-            f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
-            "epidemia_high with both"
-        )
+        why = f"{few(predicted)} only predicts scores, so it is not compared: run epidemia_low and "
+        why += "epidemia_high with both"
         notes.append(why)
     return f"{both} cannot be compared" if is_silent else why, notes

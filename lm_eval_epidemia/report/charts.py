@@ -53,14 +53,13 @@ SHAPES = "world"
 def draw(chart: Chart, table: pd.DataFrame) -> Any:
     """Draw a figure from the table of its finding."""
     table = prepare_rows(chart, table)
-    data = alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
     place = {axis: _axis(chart, table, axis) for axis in "xy"}
     layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place)]
     wide = NARROW if chart.facet else 420
     is_named = chart.y in table and not _is_number(table, chart.y)
     steps = table[chart.y].nunique() if is_named else 0
     tall: Any = alt.Step(20) if steps else wide if chart.diagonal else 200
-    drawn = alt.layer(*layers, data=data).properties(width=wide, height=tall)
+    drawn = alt.layer(*layers, data=_data(table)).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
     by = alt.Facet(f"{chart.facet}:N", title=None, sort=[*dict.fromkeys(table[chart.facet])])
@@ -70,6 +69,10 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
         x="independent" if apart else "shared",
         y="independent" if steps or chart.facet == "group" else "shared",
     )
+
+
+def _data(table: pd.DataFrame) -> Any:
+    return alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
 
 
 def prepare_rows(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
@@ -283,9 +286,8 @@ def draw_map(table: pd.DataFrame) -> Any:
         ("p", table, "Share of the answer"),
         ("error", table[table["error"].notna()], "Answer minus truth"),
     ):
-        data = alt.Data(values=json.loads(rows.to_json(orient="records")))
         by = alt.Facet("who:N", title=title, sort=None)
-        one = shade_map(colour).properties(width=380, height=185, data=data)
+        one = shade_map(colour).properties(width=380, height=185, data=_data(rows))
         parts.append(one.facet(facet=by, columns=2))
     both = alt.vconcat(*parts).resolve_scale(color="independent")
     return both.properties(datasets={SHAPES: shapes()})
@@ -310,8 +312,7 @@ def draw_stated() -> Any:
 
 def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
-    frame = frame.assign(place=range(len(frame)))
-    data = alt.Data(values=json.loads(frame.to_json(orient="records", double_precision=12)))
+    data = _data(frame.assign(place=range(len(frame))))
     if len(conditions) > 1:
         x = alt.X("place:O", title="Cells, by probability", axis=None)
         colour = alt.Color(f"{conditions[0]}:N", sort=None, scale=alt.Scale(scheme="turbo"))

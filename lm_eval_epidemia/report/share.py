@@ -108,7 +108,7 @@ def share_runs(results: Results, out: Path, dataset: str | None = None) -> Share
         except (OSError, ValueError) as error:
             lines.append(f"{name}: left out, {error}")
             continue
-        folder, file = eee.model_folder(run["weights"]), eee.file_name(record)
+        folder, file = eee.model_folder(run["weights"]), f"{record['evaluation_id'][-36:]}.json"
         above = folder if len(folder.parts) > 1 else Path("unknown") / folder
         written = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
         texts[Path("data") / eee.SOURCE / above / file] = f"{written}\n"

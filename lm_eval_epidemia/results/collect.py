@@ -21,21 +21,8 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.names import GROUPS
 from lm_eval_epidemia.core.paths import find_fresh_folder, home
 from lm_eval_epidemia.core.store import read_disk_once
-from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.decode import (
-    POPULATION,
-    LeafKey,
-    Other,
-    ResultFile,
-    TaskConfig,
-    TaskScore,
-    labels_of,
-    leaf,
-    others_in,
-    read_file,
-    read_number,
-    to_printable,
-)
+from lm_eval_epidemia.results import decode, replicates
+from lm_eval_epidemia.results.decode import LeafKey, TaskScore, leaf, read_number, to_printable
 from lm_eval_epidemia.results.naming import KNOWN
 from lm_eval_epidemia.results.replicates import ENDLESS, OwnSection
 from lm_eval_epidemia.surveys.catalogue import records
@@ -52,10 +39,10 @@ class ReadFile(NamedTuple):
     """A result file, with the scores of our tasks and the settings that made them."""
 
     path: Path
-    content: ResultFile
+    content: decode.ResultFile
     scores: dict[LeafKey, TaskScore]
     metadata: dict[LeafKey, dict[str, Any]]
-    others: dict[Other, float]
+    others: dict[decode.Other, float]
     notes: list[str]
 
     @property
@@ -83,13 +70,13 @@ def read_files(paths: Iterable[Path]) -> tuple[list[ReadFile], list[tuple[Path, 
 
 def _read_scores(path: Path) -> ReadFile:
     """Read a result file, its scores and those of other tasks; ValueError as in `read_file`."""
-    file = read_file(path)
+    file = decode.read_file(path)
     read = ReadFile(path, file, {}, {}, {}, _unknown(path, file))
     for name, row in file.results.items():
         ours = list_leaves().get(name)
         if ours and f"{ours.benchmark.primary},none" in row:
             asked = LeafKey(ours.entry.name, ours.way)
-            metadata = msgspec.convert(file.configs.get(name) or {}, TaskConfig).metadata
+            metadata = msgspec.convert(file.configs.get(name) or {}, decode.TaskConfig).metadata
             read.metadata[asked] = metadata or {}
             try:
                 read.scores[asked] = _score(read, asked, row)
@@ -102,9 +89,9 @@ def _read_scores(path: Path) -> ReadFile:
             f"({few(bare)}), so they are ranked as if these were the usual ones: copy the "
             "file again from where lm_eval wrote it"
         )
-    others = others_in(file, list_leaves())
+    others = decode.others_in(file, list_leaves())
     if without := [other for other, value in others.items() if math.isnan(value)]:
-        labels = labels_of(without)
+        labels = decode.labels_of(without)
         read.notes.append(
             f"{path}: left out {few([labels[other] for other in without])}: none of their "
             "metrics is a finite number"
@@ -137,7 +124,7 @@ def _known_names() -> frozenset[str]:
     return frozenset({*known, *list_unions(), *groups})
 
 
-def _unknown(path: Path, file: ResultFile) -> list[str]:
+def _unknown(path: Path, file: decode.ResultFile) -> list[str]:
     """Say which of our tasks are unknown here."""
     known = _known_names()
     kinds: dict[str, list[str]] = {kind: [] for kind in KNOWN["unknown"]}
@@ -196,7 +183,7 @@ def _score(read: ReadFile, asked: LeafKey, row: Mapping[str, Any]) -> TaskScore:
         for metric, x in numbers.items()
         if metric != leading and "stderr" not in metric
     }
-    return TaskScore(numbers.get(leading, math.nan), at, more, draws.get(POPULATION), said)
+    return TaskScore(numbers.get(leading, math.nan), at, more, draws.get(decode.POPULATION), said)
 
 
 def _read_kept(

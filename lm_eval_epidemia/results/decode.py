@@ -1,4 +1,4 @@
-"""Decode a result file of lm-eval, with its draws in one array."""
+"""Decode a result file of lm-eval: our scores, settings, and other people's tasks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
+import pandas as pd
 
 from lm_eval_epidemia.benchmarks import Leaf, in_way, list_leaves
-from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.results.naming import RunConfig
 from lm_eval_epidemia.results.replicates import OwnSection
 from lm_eval_epidemia.score.joint import Draws
@@ -33,6 +32,12 @@ class LeafKey(NamedTuple):
 def leaf(asked: LeafKey) -> Leaf:
     """Return the details of a task in a way of asking."""
     return list_leaves()[in_way(*asked)]
+
+
+def leaves_of(scores: pd.DataFrame) -> list[Leaf]:
+    """Return the details of what each row of a table is of."""
+    known = list_leaves()
+    return [known[name] for name in map(in_way, scores["task"], scores["way"])]
 
 
 class TaskScore(NamedTuple):
@@ -161,7 +166,6 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
     Returns
     -------
     ResultFile
-        Draws in `epidemia` are views of one array; they stay texts if they are not numbers.
 
     Raises
     ------
@@ -178,7 +182,6 @@ def read_file(path: Path, configs: bool = False) -> ResultFile:
     file = _decoded(data, ResultFile if configs else _StrictFile)
     if abs(read_number(file.date)) > LATEST:
         raise ValueError(f"date is {file.date}, expected seconds since 1970")
-    _draws_together(file)
     return file
 
 
@@ -199,33 +202,6 @@ def _decoded(data: bytes, form: type[ResultFile]) -> ResultFile:
         return msgspec.convert(read, ResultFile)
     except RecursionError:
         raise ValueError("brackets nested without end") from None
-
-
-def _draws_together(file: ResultFile) -> None:
-    """Put the draws of a file into one array, and replace their texts by views of it."""
-    places: list[tuple[dict[str, Any], str]] = []
-    parts: list[Array] = []
-    for of_task in (file.epidemia or OwnSection()).replicates.values():
-        less_bias = of_task.get("less_bias")
-        for texts in (of_task, less_bias) if isinstance(less_bias, dict) else (of_task,):
-            for metric, text in texts.items():
-                if metric != "sample" and (numbers := _read_numbers(text)) is not None:
-                    places.append((texts, metric))
-                    parts.append(numbers)
-    ends = np.cumsum([len(part) for part in parts], dtype=int)
-    together = np.concatenate([np.empty(0), *parts])
-    for (texts, metric), part, end in zip(places, parts, ends, strict=True):
-        texts[metric] = together[end - len(part) : end]
-
-
-def _read_numbers(text: Any) -> Array | None:
-    """Read space-separated JSON numbers; None for anything else."""
-    if not isinstance(text, str) or "," in text:
-        return None
-    try:
-        return np.array(msgspec.json.decode(f"[{text.replace(' ', ',')}]", type=list[float]))
-    except ValueError:
-        return None
 
 
 #: Metrics of other tasks: the first that a task has is shown. Where it has none of these, it is one
@@ -295,7 +271,7 @@ def _preference(metric: str, higher_is_better: Any) -> int:
     """Sort key of a task's metrics: the smallest is shown."""
     if metric in OTHER_METRICS:
         return OTHER_METRICS.index(metric)
-    unnamed = 0 if higher_is_better is True else 1 if higher_is_better is False else 2
+    unnamed = 1 - higher_is_better if isinstance(higher_is_better, bool) else 2
     return len(OTHER_METRICS) + unnamed
 
 

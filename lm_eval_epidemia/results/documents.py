@@ -14,14 +14,8 @@ import pandas as pd
 
 from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.results.decode import (
-    ResultFile,
-    metrics_in,
-    read_file,
-    read_number,
-    to_printable,
-    to_text,
-)
+from lm_eval_epidemia.results import decode
+from lm_eval_epidemia.results.decode import ResultFile, read_number, to_printable, to_text
 from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import stamp_of
@@ -87,7 +81,7 @@ class AnsweredTask(NamedTuple):
 
     def metrics(self, group: str = "") -> dict[MetricKey, float]:
         """Return the numbers of the task, or of a group, in the result file; without NaN."""
-        by_filter = metrics_in(self.file.results.get(group or self.task, {}))
+        by_filter = decode.metrics_in(self.file.results.get(group or self.task, {}))
         return {
             MetricKey(name, filtered): value
             for filtered, numbers in by_filter.items()
@@ -119,7 +113,7 @@ def answered_in(results: Results) -> list[AnsweredTask]:
     answered = []
     with_others = results.files[results.files["run"].isin(results.others["run"])]
     for run, path in with_others.itertuples(index=False):
-        file = read_file(path, configs=True)
+        file = decode.read_file(path, configs=True)
         for task in file.results:
             is_other = task not in list_leaves() and not task.startswith("epidemia_")
             if is_other and not file.group_subtasks.get(task):
@@ -141,7 +135,7 @@ def groups_in(file: ResultFile) -> dict[str, list[str]]:
     return {
         name: list(dict.fromkeys(below(name)))
         for name in groups
-        if not name.startswith("epidemia_") and metrics_in(file.results.get(name, {}))
+        if not name.startswith("epidemia_") and decode.metrics_in(file.results.get(name, {}))
     }
 
 

@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.harness.keys import SECRET
-from lm_eval_epidemia.results.decode import read_number
+from lm_eval_epidemia.results.decode import read_number, sha_of
 from lm_eval_epidemia.results.naming import HASHES, KNOWN, RunConfig, Weights, parse_arguments
 from lm_eval_epidemia.results.read import NOT_SETTINGS, describe_setting
 
@@ -117,8 +117,10 @@ def make_record(
     files = {path: json.loads(path.read_bytes()) for path in sorted({*tasks["file"]})}
     means = [_of_group(row, said[row["group"]]) for _, row in groups_of.iterrows()]
     rows = means + [_of_task(row, files[row["file"]]) for _, row in tasks.iterrows()]
+    hub = {"source_type": "hf_dataset", "hf_repo": dataset} if dataset else {}
     for row in rows:
-        row["source_data"] = _source(row["evaluation_name"], dataset)
+        source = {"dataset_name": row["evaluation_name"], "source_type": "other"}
+        row["source_data"] = source | hub
     weights: Weights = run["weights"]
     written = {
         "schema_version": VERSION,
@@ -148,16 +150,6 @@ def make_record(
     return {"schema_version": VERSION, **identity, **written}
 
 
-def file_name(written: Mapping[str, Any]) -> str:
-    """Return the name of a record's file, which is the same for the same run."""
-    return f"{str(written['evaluation_id'])[-36:]}.json"
-
-
-def _source(name: str, dataset: str | None) -> dict[str, str]:
-    hub = {"source_type": "hf_dataset", "hf_repo": dataset} if dataset else {}
-    return {"dataset_name": name, "source_type": "other", **hub}
-
-
 def _timestamp(date: float) -> dict[str, str]:
     return {"evaluation_timestamp": str(int(date))} if math.isfinite(date) else {}
 
@@ -179,7 +171,12 @@ def _model(weights: Weights, files: list[dict[str, Any]]) -> dict[str, Any]:
         "deployment_type": "self_deployed" if backend in _DEPLOYED else "unknown",
         "model_availability": "unknown",
         "lm_eval_config": json.dumps(config),
-        **_hashes(last),
+        # Of texts that a record leaves out.
+        **{
+            f"{key}_sha": sha_of(last.get(f"{key}_sha"), last[key])
+            for key in ("chat_template", "system_instruction")
+            if last.get(key)
+        },
     }
     engine = {"name": config["model_args"].get("server") or _ENGINES.get(backend, backend)}
     version = _versions(files, "transformers_version")
@@ -190,15 +187,6 @@ def _model(weights: Weights, files: list[dict[str, Any]]) -> dict[str, Any]:
         "id": model_id(weights),
         "inference_engine": engine,
         "additional_details": details,
-    }
-
-
-def _hashes(file: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hashes of texts that a record omits; older files have only the texts."""
-    return {
-        f"{key}_sha": str(file.get(f"{key}_sha") or hashlib.sha256(text.encode()).hexdigest())
-        for key in ("chat_template", "system_instruction")
-        if (text := str(file.get(key) or ""))
     }
 
 

@@ -13,35 +13,20 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
+from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.results import replicates
-from lm_eval_epidemia.results.collect import (
-    ReadFile,
-    read_files,
-    result_files,
-)
+from lm_eval_epidemia.results import decode, naming, replicates
+from lm_eval_epidemia.results.collect import ReadFile, read_files, result_files
 from lm_eval_epidemia.results.decode import (
     LeafKey,
-    format_setting,
-    labels_of,
     leaf,
     read_number,
-    sha_of,
     to_encodable,
     to_printable,
     to_text,
 )
-from lm_eval_epidemia.results.naming import (
-    KNOWN,
-    add_settings,
-    is_chat,
-    parse_arguments,
-    settings_of,
-    short_names,
-    weights_of,
-)
+from lm_eval_epidemia.results.naming import KNOWN, add_settings, parse_arguments
 
 
 class Results(NamedTuple):
@@ -150,14 +135,14 @@ def read_results(folders: Iterable[Path]) -> Results:
 
 def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Results:
     """Put files into tables, the oldest first."""
-    labels = labels_of([other for file in files for other in file.others])
+    labels = decode.labels_of([other for file in files for other in file.others])
     runs: dict[tuple[Any, ...], dict[str, Any]] = {}
     numbers: dict[tuple[Any, ...], int] = {}
     scores: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     read: list[dict[str, Any]] = []
     for file in files:
-        weights, settings = weights_of(file.content.config), settings_in(file, installed)
+        weights, settings = naming.weights_of(file.content.config), settings_in(file, installed)
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
         row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
@@ -208,7 +193,7 @@ def _with_notes(
         if others := few([*dict.fromkeys(_name_tasks(of[differs]))]):
             text += f", which had another score in {others}"
         notes.append((names[run], "superseded", text))
-    is_scored = [list_leaves()[name].benchmark.scored for name in _name_tasks(scores)]
+    is_scored = [of.benchmark.scored for of in decode.leaves_of(scores)]
     unscored = scores[scores["value"].isna() & np.array(is_scored, bool)]
     for run, of in unscored.groupby("run"):
         text = f"no score (NaN) in {plural(len(of), 'task')}: {few([*of['task']])}"
@@ -282,7 +267,7 @@ def _without_answers(row: Any) -> str | None:
 
 def name_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """Add the names of models and runs; no two runs have the same."""
-    short = short_names({*runs["weights"]})
+    short = naming.short_names({*runs["weights"]})
     settings = [name for name in runs if name not in NOT_SETTINGS]
     runs[settings] = runs[settings].fillna("")
     runs["model"] = [to_printable(short[weights]) for weights in runs["weights"]]
@@ -290,33 +275,24 @@ def name_runs(runs: pd.DataFrame) -> pd.DataFrame:
         "respondent" if weights.model.startswith("epidemia-baseline") else "run"
         for weights in runs["weights"]
     ]
-    order = {name: place for place, name in enumerate(SETTINGS)}
-    settings.sort(key=lambda name: order.get(name, len(order)))
-    rows: list[dict[str, str]] = runs[settings].to_dict("records")
-    values: dict[Any, dict[str, set[str]]] = {}
-    for weights, row in zip(runs["weights"], rows, strict=True):
-        known = values.setdefault(weights, {name: set() for name in settings})
-        for name, value in row.items():
-            known[name] |= {value} - {""}
-    runs["settings"] = [
-        ", ".join(_describe_settings(row, values[weights]))
-        for weights, row in zip(runs["weights"], rows, strict=True)
-    ]
+    settings.sort(key=lambda name: [*SETTINGS, name].index(name))
+    known = runs[settings].where(runs[settings] != "")
+    several = known.groupby(runs["weights"]).transform("nunique") > 1
+    both = (of[settings].to_dict("records") for of in (runs, several))
+    runs["settings"] = [", ".join(_describe_settings(*of)) for of in zip(*both, strict=True)]
     twins = runs.groupby(["model", "settings"]).cumcount()
     runs["settings"] += [f" [{twin + 1}]" if twin else "" for twin in twins]
     runs["settings"] = runs["settings"].str.strip()
-    runs["name"] = [
-        add_settings(model, [settings] if settings else [])
-        for model, settings in zip(runs["model"], runs["settings"], strict=True)
-    ]
+    pairs = zip(runs["model"], runs["settings"], strict=True)
+    runs["name"] = [add_settings(model, filter(None, [words])) for model, words in pairs]
     return runs[[*runs.columns.intersection(NOT_SETTINGS), *settings]]
 
 
-def _describe_settings(row: Mapping[str, str], of_model: Mapping[str, set[str]]) -> Iterator[str]:
+def _describe_settings(row: Mapping[str, str], several: Mapping[str, bool]) -> Iterator[str]:
     """Say the settings of a run that are not the usual ones."""
     for name, value in row.items():
         silent = SETTINGS.get(name, {}).get("silent", ())
-        if value and (len(of_model[name]) > 1 or not {value, "*"} & {*silent}):
+        if value and (several[name] or not {value, "*"} & {*silent}):
             yield describe_setting(name, value)
 
 
@@ -330,13 +306,15 @@ def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str,
     """Return the settings of a file's run: texts, without those that are the usual ones."""
     read, asked = file.content, list(file.scores)
     each = [_find_settings(file, a, installed) for a in asked]
-    revision = [part for part in weights_of(read.config).more if part.startswith("revision=")]
+    revision = [
+        part for part in naming.weights_of(read.config).more if part.startswith("revision=")
+    ]
     told = {
-        **dict(settings_of(read.config)),
+        **dict(naming.settings_of(read.config)),
         "revision": "".join(revision).removeprefix("revision="),
-        "chat_template": "yes" if read.chat_template or is_chat(read.config) else "",
-        "template": sha_of(read.chat_template_sha, read.chat_template),
-        "system": sha_of(read.system_instruction_sha, read.system_instruction),
+        "chat_template": "yes" if read.chat_template or naming.is_chat(read.config) else "",
+        "template": decode.sha_of(read.chat_template_sha, read.chat_template),
+        "system": decode.sha_of(read.system_instruction_sha, read.system_instruction),
         "limit": _limit(file),
         **{key: _join_values(of.get(key) for of in each) for key in dict.fromkeys(chain(*each))},
     }
@@ -364,8 +342,8 @@ def _find_settings(
     }
     if way.generated:
         given = parse_arguments(file.content.config.gen_kwargs).items()
-        told |= {key: format_setting(value) for key, value in given}
-        if told.get("temperature") == format_setting(way.temperature):
+        told |= {key: decode.format_setting(value) for key, value in given}
+        if told.get("temperature") == decode.format_setting(way.temperature):
             del told["temperature"]
     return told | {
         key: to_text(metadata[key])  # False is a value
@@ -412,6 +390,6 @@ def _asked_as(file: ReadFile, asked: LeafKey, settings: Mapping[str, Any]) -> st
         if key not in ("n_samples", "max_gen_toks") and (key not in Variant._fields or heeds(key))
     }
     told["limit"] = read.config.limit if file.scores[asked].seen < 1 else None
-    told["system"] = sha_of(read.system_instruction_sha, read.system_instruction)
+    told["system"] = decode.sha_of(read.system_instruction_sha, read.system_instruction)
     parts = [f"{key}={to_text(value)}" for key, value in sorted(told.items()) if value]
     return to_encodable("; ".join(parts))

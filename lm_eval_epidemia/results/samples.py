@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +18,7 @@ from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, compare_task
+from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results.decode import LeafKey
@@ -127,18 +125,6 @@ def answers_in(path: Path, asked: LeafKey) -> list[Any]:
     return answers
 
 
-@contextmanager
-def mute_warnings() -> Iterator[None]:
-    """Suppress warnings that the metrics already gave during the run."""
-    log = logging.getLogger("lm_eval_epidemia")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
 def read_elicited(path: Path, asked: LeafKey) -> TaskAnswers | None:
     """Return a model's answers in a task; parameters as for `answers_in`.
 
@@ -158,11 +144,11 @@ def read_elicited(path: Path, asked: LeafKey) -> TaskAnswers | None:
     if not answers:
         return None
     if not isinstance(way, DistributionWay):  # no answer is the true one
-        with mute_warnings():
+        with notices.block("muted"):  # the metrics gave them during the run
             known = undated.average_answers(answers)
         return None if known is None else _undated(known)
     try:
-        with mute_warnings():
+        with notices.block("muted"):
             measured = compare_task(answers)
     except EpidemiaError as error:
         raise EpidemiaError(f"{path}: {error}") from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import math
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -169,6 +169,21 @@ class GradedTask(NamedTuple):
     asked: NDArray[np.bool_]
     grades: Graded
 
+    def labels(self, of: Callable[[Any], str]) -> NDArray[np.str_]:
+        """Return the part of a table to which each effect, or else each prompt, belongs."""
+        asked = self.truth.pairs or self.truth.prompts
+        return np.array([of(asked[number]) for number in self.grades.numbers], dtype=str)
+
+    def over(self, chosen: Any = slice(None), right: str = "right") -> Estimate:
+        """Average over chosen effects whether both answers are right: or ``base``, or ``post``."""
+        grades = pick_effects(self.grades, chosen)
+        return average_effects(self.truth, grades, getattr(grades, right))
+
+    def cut(self, of: Callable[[Any], str], parts: Iterable[str] = ()) -> dict[str, Estimate]:
+        """Average over parts, by default all in the order of appearance."""
+        labels = self.labels(of)
+        return {part: self.over(labels == part) for part in parts or dict.fromkeys(labels.tolist())}
+
 
 def grade_task(answers: Sequence[Any]) -> GradedTask | None:
     """Grade the answers of a task; None, with a warning, if that is impossible.
@@ -297,7 +312,8 @@ def read_said(text: str, prompts: int, written: bool) -> RecordedAnswers:
 def read_kept(text: str, truth: GraphQuestions, way: Way) -> Kept:
     """Read the line that `measure` keeps, and grade it."""
     said = read_said(text, len(truth.prompts), way.generated)
-    return Kept(said, {"accuracy": _mean(grade_effects(truth, *said).right)})
+    known = GradedTask(truth, *said, grade_effects(truth, *said))
+    return Kept(known, {"accuracy": _mean(known.grades.right)})
 
 
 def pick_effects(graded: Graded, chosen: NDArray[np.bool_]) -> Graded:

@@ -46,38 +46,33 @@ def add_published(results: Results) -> Results:
     Scores have no errors, except those of priors, whose answers were published.
     """
     asked = {*results.scores[["task", "way"]].itertuples(index=False, name=None)}
+    unknown = dict.fromkeys(("draws", "population", "said"))
     rows = [
-        {
-            **{"model": model, "task": task, "way": way, "value": value},
-            **{"group": list_leaves()[in_way(task, way)].group, "asked_as": "published"},
-            **dict.fromkeys(("draws", "population", "said")),
-            **{"file": Path(), "date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
-            **more,
-        }
+        {"model": model, "task": task, "way": way, "value": value, **unknown, **more}
         for task, way, model, value, more in (*find_observed(), *_intervened(), *_find_stated())
         if (task, way) in asked
     ]
     if not rows:
         return results
+    leaves = [list_leaves()[in_way(row["task"], row["way"])] for row in rows]
     models = sorted({row["model"] for row in rows})
     first = max([*results.runs.index, -1]) + 1
     runs = pd.DataFrame(
-        [
-            {
-                **dict.fromkeys(results.runs, ""),
-                **dict.fromkeys(("card", "card_folder", "base")),
-                **dict.fromkeys(("parameters", "date"), math.nan),
-                **{"model": model, "settings": "published", "name": f"{model} (published)"},
-                **{"kind": "published", "weights": Weights(model), "bases": ()},
-            }
-            for model in models
-        ],
+        {
+            **{"model": models, "name": [f"{model} (published)" for model in models]},
+            **{"kind": "published", "settings": "published", "bases": [() for _ in models]},
+            "weights": [*map(Weights, models)],
+            **dict.fromkeys(("parameters", "date"), math.nan),
+            **dict.fromkeys(("card", "card_folder", "base")),
+        },
         pd.RangeIndex(first, first + len(models), name="run"),
-        [*results.runs],
+    ).reindex(columns=[*results.runs], fill_value="")
+    scores = pd.DataFrame(rows).assign(
+        **{"group": [leaf.group for leaf in leaves], "asked_as": "published", "file": Path()},
+        **{"date": math.nan, "task_version": "", "truth": "", "seen": 1.0},
     )
-    scores = pd.DataFrame(rows)
     scores.insert(0, "run", first + scores.pop("model").map(models.index))
-    kinds = {list_leaves()[in_way(row["task"], row["way"])].benchmark.name for row in rows}
+    kinds = {leaf.benchmark.name for leaf in leaves}
     texts = [text for name, text in KNOWN["published"].items() if name in kinds]
     told = pd.DataFrame({"run": "published", "kind": "published", "text": texts})
     return results._replace(
