@@ -44,9 +44,9 @@ WAYS = (
 
 def solved(rng: np.random.Generator) -> list[tuple[str, str]]:
     """Every prompt of the group in the ways of asking it is trained for, with one answer each."""
-    from lm_eval_epidemia.ask.intervals import BIN_LETTERS, bin_of
     from lm_eval_epidemia.ask.orderings import LETTERS
     from lm_eval_epidemia.ask.variants import Variant
+    from lm_eval_epidemia.benchmarks.observation.likelihood import BIN_LETTERS, bin_of
     from lm_eval_epidemia.benchmarks.splits import split
     from lm_eval_epidemia.estimate import store
 

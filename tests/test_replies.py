@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from replicates import Says
 
 from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.ask.replies import forms
 from lm_eval_epidemia.ask.replies import letters as replies
-from lm_eval_epidemia.ask.replies import thoughts
+from lm_eval_epidemia.ask.replies.forms import answer_text
 from lm_eval_epidemia.ask.replies.letters import read_letter
 from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, find_tag, read_numbers
 from lm_eval_epidemia.ask.replies.shares import read_shares
-from lm_eval_epidemia.ask.replies.thoughts import answer_text
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import written
@@ -65,7 +65,7 @@ def test_an_answer_follows_the_last_thought_of_any_vendor():
             end = PARTS["ends"][read % len(PARTS["ends"])]
             for reply in (f"{opens}{thought}{ends}{said}{end}", f"{thought}{ends}{said}{end}"):
                 assert read_letter(reply, 4) == (LETTERS.index(place) if place else None), reply
-                assert not thoughts.strip_thought(reply)[1]
+                assert not forms.strip_thought(reply)[1]
                 read += 1
         nested, cut = f"{opens}{thought}{opens}C{ends}{thought}{ends}", f"{opens}{thought}"
         assert read_letter(f"{nested}A", 4) == 0
@@ -73,11 +73,11 @@ def test_an_answer_follows_the_last_thought_of_any_vendor():
         assert find_tag(f"{nested}<prior>55, 3</prior>") == "55, 3"
         # Words that lost their brackets are marks at the beginning only.
         for text in (cut, nested + cut)[: len(opens) and 2 - opens.isalpha()]:
-            assert thoughts.strip_thought(text) == ("", True), text
+            assert forms.strip_thought(text) == ("", True), text
             assert (
                 read_shares(text, ["Yes", "No"]) is find_tag(text) is read_letter(text, 4) is None
             )
-            assert opens.isalpha() or thoughts.find_open_thought(f"Answer:{opens}"), opens
+            assert opens.isalpha() or forms.find_open_thought(f"Answer:{opens}"), opens
     assert read >= 3_000
 
 
@@ -139,7 +139,7 @@ def repeats(pattern, around=1):
 def test_no_pattern_can_run_away():
     """Repetitions are bounded and hardly nested, or of one character and then nothing can fail."""
     patterns = {value for value in vars(replies).values() if isinstance(value, re.Pattern)}
-    patterns |= {value for value in vars(thoughts).values() if isinstance(value, re.Pattern)}
+    patterns |= {value for value in vars(forms).values() if isinstance(value, re.Pattern)}
     patterns |= set(replies._STATES) | {pattern for pattern, _ in replies._to_plain.rules}
     found = [
         (pattern.pattern, *one)

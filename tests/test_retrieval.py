@@ -12,8 +12,8 @@ from conftest import REPOSITORY, evaluate
 from report_parts import command
 from scripted_server import scripted
 
-from lm_eval_epidemia.ask.intervals import bin_of
 from lm_eval_epidemia.ask.orderings import LETTERS
+from lm_eval_epidemia.benchmarks.observation.likelihood import bin_of
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.estimate import store
 

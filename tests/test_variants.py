@@ -14,13 +14,12 @@ from lm_eval.utils import apply_template
 from report_parts import HEROIN, by, table, write
 from test_approved import approved
 
-from lm_eval_epidemia.ask.fewshot import examples
 from lm_eval_epidemia.ask.prompts import WORDINGS, Wording
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import HEEDED
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.benchmarks.splits import draw_examples, split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import find
@@ -82,7 +81,7 @@ def test_the_variant_changes_nothing_for_a_respondent_that_does_not_read():
 
 def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_question():
     rows, plain = split(TASK, variant=Variant(fewshot=4)), split(TASK)
-    before = examples(TASK, 4, WAYS["letters"])
+    before = draw_examples(TASK, 4, WAYS["letters"])
     assert rows["prompt"][:] == [before + prompt for prompt in plain["prompt"]]
     blocks = [block.splitlines() for block in before.strip().split("\n\n")]
     assert len(blocks) == 4
@@ -99,12 +98,15 @@ def test_solved_examples_come_from_other_surveys_and_are_the_same_for_every_ques
             wanted -= {wording.question(cell) for cell in range(len(store.load_truth(name).given))}
     assert not wanted and "cocaine" not in before
     # Other tasks get other examples; more examples begin with others, not with these.
-    assert examples("epidemia_low_nsduh_heroin_ever_by_age", 4, WAYS["letters"]) != before
-    assert examples(TASK, 4, WAYS["letters"]) == before and examples(TASK, 0, WAYS["letters"]) == ""
+    assert draw_examples("epidemia_low_nsduh_heroin_ever_by_age", 4, WAYS["letters"]) != before
+    assert (
+        draw_examples(TASK, 4, WAYS["letters"]) == before
+        and draw_examples(TASK, 0, WAYS["letters"]) == ""
+    )
 
 
 def test_examples_of_probabilities_answer_with_the_interval_of_the_truth():
-    text = examples(TASK, 3, WAYS["likelihood"])
+    text = draw_examples(TASK, 3, WAYS["likelihood"])
     assert split(TASK, "likelihood", Variant(fewshot=3))["prompt"][0].startswith(text)
     for block in text.strip().split("\n\n"):
         assert block.startswith("What is the probability that ")
@@ -118,7 +120,7 @@ def test_solved_examples_do_not_depend_on_what_was_built(nsduh_parquet):
     task, built = "epidemia_low_gss_party_by_race", "epidemia_low_nsduh_alcohol_past_month_by_race"
 
     def solved():
-        return [examples(task, 30, WAYS[way]) for way in ("letters", "likelihood")]
+        return [draw_examples(task, 30, WAYS[way]) for way in ("letters", "likelihood")]
 
     before = solved()
     build_survey("nsduh", nsduh_parquet, replicates=8, progress=False, only=["low"])
@@ -136,7 +138,7 @@ def cells_and_answers(number):
             key = wording.question(cell), frozenset(truth.levels)
             cells[key] = dict(zip(truth.levels, p, strict=True))
     for name in [name for name in store.list_available() if "nsduh" not in name][:10]:
-        for block in examples(name, number, WAYS["letters"]).strip().split("\n\n"):
+        for block in draw_examples(name, number, WAYS["letters"]).strip().split("\n\n"):
             question, *shown, answer = block.splitlines()
             displayed = [text.split(". ", 1)[1] for text in shown]
             p = cells[question, frozenset(displayed)]

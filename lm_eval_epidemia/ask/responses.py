@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lm_eval_epidemia.ask.replies.thoughts import strip_thought
+from lm_eval_epidemia.ask.replies.forms import strip_thought
 from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.core.distance import Array

@@ -9,7 +9,7 @@ A chat template may open the thought at the end of the prompt: a reply that was 
 no mark at all, and its letters are no answer. And most marks are special tokens, which lm-eval's
 ``hf`` erases from replies, or cuts off (``think_end_token``) so that a cut thought looks like an
 answer. While our prompts are answered replies are kept whole, and the mark of the prompt is put
-before them; `ask.replies.thoughts` reads the rest.
+before them; `ask.replies.forms` reads the rest.
 
 Answers that cannot be read are tried again (``"tries": 10``). The task file then uses lm-eval's
 ``repeats``: every request appears that many times in a run, and all replies are kept in the
@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from lm_eval_epidemia.ask.replies.thoughts import find_open_thought
+from lm_eval_epidemia.ask.replies.forms import find_open_thought
 from lm_eval_epidemia.benchmarks import Way
 from lm_eval_epidemia.core.errors import EpidemiaError
 

@@ -1,6 +1,6 @@
 r"""Reading the letter out of what a model wrote.
 
-The thought is taken away first (`thoughts`), and the next question of a model that goes on to ask
+The thought is taken away first (`forms`), and the next question of a model that goes on to ask
 itself one. Full-width, circled and other forms of a letter become the plain one (Unicode NFKC),
 markup (Markdown, LaTeX, JSON, XML) becomes plain text, and every letter that is no word ("I", "a")
 becomes a sign of its own. Then the reply is cut into clauses, and each is one of these:
@@ -31,8 +31,7 @@ import re
 import unicodedata
 
 from lm_eval_epidemia.ask.orderings import LETTERS
-from lm_eval_epidemia.ask.replies.forms import WORD, Rewriting, any_of, signs, words
-from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrap_answer
+from lm_eval_epidemia.ask.replies.forms import WORD, Rewriting, any_of, signs, unwrap_answer, words
 
 # ---- Plain text
 
@@ -151,7 +150,7 @@ def read_letter(reply: str, letters: int) -> int | None:
         Below `letters`; None for a refusal, an empty reply, one that was cut in its thought, and
         anything that leaves more than one answer.
     """
-    text = unicodedata.normalize("NFKC", unwrap_answer(answer_text(reply)).translate(_SIGNS))
+    text = unicodedata.normalize("NFKC", unwrap_answer(reply).translate(_SIGNS))
     text = before_next_question(_to_plain(f"\n{text}")).rstrip()
     found, is_clear, is_corrected, weak = None, True, False, set()
     for clause, kind in _clauses(_lettered(text, letters)):

@@ -74,9 +74,8 @@ from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 
-from lm_eval_epidemia.ask.replies.forms import FORMS, Rewriting, form, signs, table
+from lm_eval_epidemia.ask.replies.forms import FORMS, Rewriting, answer_text, form, signs, table
 from lm_eval_epidemia.ask.replies.letters import before_next_question
-from lm_eval_epidemia.ask.replies.thoughts import answer_text
 
 #: The tag that a model is asked to end with, and how many characters it may hold.
 TAG, LONGEST = "prior", 500

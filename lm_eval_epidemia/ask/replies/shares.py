@@ -1,6 +1,6 @@
 r"""Reading how many of 100 people a model says give each answer.
 
-The thought is taken away first (`thoughts`), and the next question of a model that goes on to ask
+The thought is taken away first (`forms`), and the next question of a model that goes on to ask
 itself one. What is left is read as JSON if it has an object that names every answer, else as a
 table with a column for each answer, else line by line. **In a line that says a number of an answer
 every word has to be known**: a word that is not may change whose number it is ("slightly liberal",
@@ -52,9 +52,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.ask.orderings import LETTERS
-from lm_eval_epidemia.ask.replies.forms import Rewriting, any_of, form, signs, words
+from lm_eval_epidemia.ask.replies.forms import Rewriting, any_of, form, signs, unwrap_answer, words
 from lm_eval_epidemia.ask.replies.letters import before_next_question
-from lm_eval_epidemia.ask.replies.thoughts import answer_text, unwrap_answer
 
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0
@@ -247,7 +246,7 @@ def read_shares(reply: str, answers: Sequence[str]) -> tuple[float, ...] | None:
         In displayed order, at least 0, per 100 but not necessarily summing to 100; None if they
         cannot be read.
     """
-    lines = (line.strip() for line in unwrap_answer(answer_text(reply)).splitlines())
+    lines = (line.strip() for line in unwrap_answer(reply).splitlines())
     text = "\n".join(line for line in lines if line)
     text = before_next_question(text, "Q" in LETTERS[: len(answers)])
     named = Labels(answers)

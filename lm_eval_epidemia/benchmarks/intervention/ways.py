@@ -13,7 +13,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lm_eval_epidemia.ask.replies.thoughts import answer_text
+from lm_eval_epidemia.ask.replies.forms import answer_text
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, Way

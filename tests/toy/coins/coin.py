@@ -4,10 +4,10 @@ import hashlib
 import math
 from typing import NamedTuple
 
-from lm_eval_epidemia.ask.intervals import BIN_LETTERS, BINS
 from lm_eval_epidemia.ask.prompts import prompt
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, logprobs_of
 from lm_eval_epidemia.ask.way import Way
+from lm_eval_epidemia.benchmarks.observation.likelihood import BIN_LETTERS, BINS
 
 
 class Coin(NamedTuple):

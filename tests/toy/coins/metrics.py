@@ -3,9 +3,9 @@
 import numpy as np
 from lm_eval_epidemia.benchmarks.coins.coin import TASKS
 
-from lm_eval_epidemia.ask.intervals import MIDPOINTS
 from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
+from lm_eval_epidemia.benchmarks.observation.likelihood import MIDPOINTS
 
 
 def measure(answers):
