@@ -17,13 +17,11 @@ from lm_eval_epidemia.ask.replies.forms import answer_text
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, Way
+from lm_eval_epidemia.benchmarks.intervention import questions
 from lm_eval_epidemia.benchmarks.intervention.questions import (
     CausalQuestion,
     GraphQuestions,
     GraphTask,
-    knowledge,
-    make_questions,
-    retrieval,
 )
 from lm_eval_epidemia.core.distance import Array
 
@@ -107,7 +105,7 @@ class Intervention(Way):
             self.temperature, self.unread = 0.0, "wrong"
 
     def load(self, task: str) -> GraphQuestions:
-        return make_questions(task)
+        return questions.make_questions(task)
 
     def described(self, truth: GraphQuestions) -> list[list[str]]:
         return truth.given
@@ -178,7 +176,7 @@ class Retrieval(Intervention):
         return not task.nodes
 
     def load(self, task: str) -> GraphQuestions:
-        return retrieval(task)
+        return questions.retrieval(task)
 
 
 class Knowledge(Intervention):
@@ -192,7 +190,7 @@ class Knowledge(Intervention):
         return task.names != "random"
 
     def load(self, task: str) -> GraphQuestions:
-        return knowledge(task)
+        return questions.knowledge(task)
 
     def worded(self, prompt: CausalQuestion, names: dict[str, str], values: dict[str, str]) -> str:
         return (

@@ -19,13 +19,6 @@ from scipy import special
 
 from lm_eval_epidemia.benchmarks.prior import ways
 from lm_eval_epidemia.benchmarks.prior.quantities import families
-from lm_eval_epidemia.benchmarks.prior.quantities.families import (
-    BETA,
-    LOGNORMAL,
-    NORMAL,
-    crps,
-    crps_of_points,
-)
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantities, Samples
 from lm_eval_epidemia.core.distance import Array
 
@@ -68,7 +61,7 @@ def of_baseline(
     squared = drawn.variance / drawn.size
     shrunk = 1 + squared / flat_sd**2
     return (
-        np.where(is_beta, BETA, NORMAL),
+        np.where(is_beta, families.BETA, families.NORMAL),
         np.where(is_beta, 1 + yes, drawn.mean / shrunk),
         np.where(is_beta, 1 + no, np.sqrt(squared / shrunk)),
     )
@@ -108,13 +101,13 @@ def posterior_mean(
     known = np.isfinite(a) & np.isfinite(b)
     certain = known & ~proportion & (variance == 0)
     means[certain] = np.where(
-        family == BETA,
+        family == families.BETA,
         np.clip(mean, 0, 1),
-        np.where(family == LOGNORMAL, np.maximum(mean, 0), mean),
+        np.where(family == families.LOGNORMAL, np.maximum(mean, 0), mean),
     )[certain]
-    counted = known & proportion & (family == BETA)
+    counted = known & proportion & (family == families.BETA)
     means[counted] = ((a + size * mean) / (a + b + size))[counted]
-    weighed = known & ~proportion & (family == NORMAL) & ~certain
+    weighed = known & ~proportion & (family == families.NORMAL) & ~certain
     told = (size * b**2)[weighed]
     means[weighed] = (variance[weighed] * a[weighed] + told * mean[weighed]) / (
         variance[weighed] + told
@@ -154,7 +147,7 @@ def _integrated(
     accurate to rounding once they are small against its width. They become so as the range is
     closed in upon what lies less than `_DEPTH` below the peak.
     """
-    share = (proportion | (family == BETA))[:, None]
+    share = (proportion | (family == families.BETA))[:, None]
     sample = tuple(column[:, None] for column in (proportion, mean, variance, size))
     # Beyond both its median and the answers' mean, a lognormal falls off as a normal one.
     far = np.sqrt(2 * _DEPTH) * b[:, None]
@@ -326,7 +319,7 @@ def make_flat_prior(truth: Quantities) -> FamilyPriors:
     """
     is_share = proportions(truth)[:, None]
     return FamilyPriors(
-        np.where(is_share, BETA, NORMAL),
+        np.where(is_share, families.BETA, families.NORMAL),
         np.where(is_share, 1.0, truth.column("marginal_mean")[:, None]),
         np.where(is_share, 1.0, truth.column("marginal_sd")[:, None]),
     )
@@ -384,7 +377,7 @@ def _of_families(truth: Quantities, stated: FamilyPriors) -> _PriorNumbers:
         families.mean(*stated),
         families.sd(*stated),
         families.cdf(*stated, y),
-        crps(*stated, y),
+        families.crps(*stated, y),
         posterior_mean(*(each[:, :, None, None] for each in stated), *_sampled(truth)),
     )
 
@@ -405,7 +398,7 @@ def _of_points(truth: Quantities, points: Array, logs: Array) -> _PriorNumbers:
         centre,
         np.sqrt((p * (points - centre) ** 2).sum(axis=1, keepdims=True)),
         position,
-        crps_of_points(points, p, y[:, 0])[:, None],
+        families.crps_of_points(points, p, y[:, 0])[:, None],
         after[:, None],
     )
 
@@ -429,7 +422,7 @@ def _judged(
     error, score = mean_of(off), mean_of(priors.crps)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         ratio = error / baseline_error[:, 0]
-        crps_ratio = score / crps(family, a, b, y[:, None, None]).mean(axis=-1)[:, 0]
+        crps_ratio = score / families.crps(family, a, b, y[:, None, None]).mean(axis=-1)[:, 0]
         uncertainty = mean_of(priors.spread) / baseline_error[:, 0]
 
     answered = np.asarray(read.mean(axis=1))

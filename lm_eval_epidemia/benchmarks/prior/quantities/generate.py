@@ -14,21 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities import wording
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    DIFFICULTIES,
-    FEWEST,
-    Condition,
-    DomainStats,
-    Family,
-    Quantities,
-    Quantity,
-    SampleDesign,
-    draw_samples,
-    estimate_domain,
-    list_numbers,
-    stack_draws,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -87,12 +73,12 @@ class VariableLevel(NamedTuple):
 class _Slice(NamedTuple):
     """People, what is averaged over them, and what it comes to."""
 
-    quantity: Quantity
+    quantity: quantity.Quantity
     people: Mask
     value: Array
 
 
-def family_of(value: Array, everyone: Array, weight: Array) -> Family:
+def family_of(value: Array, everyone: Array, weight: Array) -> quantity.Family:
     """Return the family of the prior for a mean: lognormal where values are positive and skewed.
 
     Parameters
@@ -139,15 +125,15 @@ class Slices:
         self.subject = wording.subject_of(record, data.vintage)
         unit = data.unit if data.psu is None else data.psu
         scale = record.design_of(data.vintage).replicate_scale
-        self.design = SampleDesign(data.weight, data.strata, unit, data.replicates, scale)
+        self.design = quantity.SampleDesign(data.weight, data.strata, unit, data.replicates, scale)
         self.asked: Mask = data.weight > 0
         for universe in record.universe:
             self.asked &= data.within(universe)
-        self._marginals: dict[VariableLevel, DomainStats] = {}
-        if len(self.variables) < len(DIFFICULTIES):
+        self._marginals: dict[VariableLevel, quantity.DomainStats] = {}
+        if len(self.variables) < len(quantity.DIFFICULTIES):
             raise EpidemiaError(
-                f"{record.survey} {data.vintage}: {len(DIFFICULTIES)} variables are needed, but "
-                f"only these are suitable: {', '.join(self.variables) or 'none'}"
+                f"{record.survey} {data.vintage}: {len(quantity.DIFFICULTIES)} variables are "
+                f"needed, but only these are suitable: {', '.join(self.variables) or 'none'}"
             )
 
     @cached_property
@@ -182,17 +168,17 @@ class Slices:
             return self.data.measured[base.variable]
         return (self.data.levels[base.variable] == base.level).astype(np.float64)
 
-    def marginal(self, base: VariableLevel) -> DomainStats:
+    def marginal(self, base: VariableLevel) -> quantity.DomainStats:
         if base not in self._marginals:
-            everyone = self.known(base.variable)
-            self._marginals[base] = estimate_domain(self.value(base), everyone, self.design)
+            people = self.known(base.variable)
+            self._marginals[base] = quantity.estimate_domain(self.value(base), people, self.design)
         return self._marginals[base]
 
     def units(self, people: Mask) -> int:
         """Count people; where a sampled unit has several records, the units."""
         return int(people.sum() if self.data.unit is None else len(set(self.data.unit[people])))
 
-    def _met(self, choice: VariableLevel, people: Mask) -> tuple[Mask, Condition]:
+    def _met(self, choice: VariableLevel, people: Mask) -> tuple[Mask, quantity.Condition]:
         """Tell who meets a condition, its quarters taken among `people`."""
         way = self.variables[choice.variable]
         assert choice.level is not None
@@ -200,10 +186,10 @@ class Slices:
             phrase = wording.clause(way, choice.level, self.subject)
             label = way.levels[choice.level].label
             met = self.data.levels[choice.variable] == choice.level
-            return met, Condition(choice.variable, label, phrase)
+            return met, quantity.Condition(choice.variable, label, phrase)
         value = self.data.measured[choice.variable]
         there = value[people & ~np.isnan(value)]
-        _require(len(there) >= FEWEST, f"{len(there)} people have a known {choice.variable}")
+        _require(len(there) >= quantity.FEWEST, f"few people have a known {choice.variable}")
         ends: list[float | None] = [None, *wording.cuts(there), None]
         low, high = (
             None
@@ -218,7 +204,7 @@ class Slices:
         if len(same) == 1:
             bounds = f"exactly {wording.format_value(same.pop(), way.measure.unit)}"
         phrase = wording.measured_clause(way, bounds, self.subject)
-        return met, Condition(choice.variable, wording.QUARTERS[choice.level], phrase)
+        return met, quantity.Condition(choice.variable, wording.QUARTERS[choice.level], phrase)
 
     def slice(self, name: str, base: VariableLevel, given: tuple[VariableLevel, ...]) -> _Slice:
         """Make a quantity.
@@ -242,7 +228,7 @@ class Slices:
         """
         people = self.asked
         met: list[Mask] = []
-        listed: list[Condition] = []
+        listed: list[quantity.Condition] = []
         for choice in given:
             mask, condition = self._met(choice, people)
             people = people & mask
@@ -251,16 +237,16 @@ class Slices:
         there = self.known(base.variable)
         people = people & there
         n = self.units(people)
-        _require(n >= FEWEST, f"{n} people are in the slice, {FEWEST} are needed")
+        _require(n >= quantity.FEWEST, f"{n} people are in the slice, more are needed")
         for own, condition in zip(met, listed, strict=True):
             others = np.logical_and.reduce([there, *(mask for mask in met if mask is not own)])
             narrows = people.sum() <= (1 - NARROWS) * others.sum()
             _require(narrows, f"{condition.variable} says hardly anything about the others")
         value = self.value(base)
-        told, marginal = estimate_domain(value, people, self.design), self.marginal(base)
+        told, marginal = quantity.estimate_domain(value, people, self.design), self.marginal(base)
         # Slices are chosen by their error among the PSUs with members of them, as when the sets
         # that ship were made: a seed goes on giving the same slices.
-        alone = estimate_domain(value[people], people[people], self.design.of(people))
+        alone = quantity.estimate_domain(value[people], people[people], self.design.of(people))
         _require(told.sd > 0 and alone.se > 0, "all are alike, or all were sampled together")
         _require(alone.told >= TOLD, "too few are in strata with several PSUs of the slice")
         way, everyone, label, unit = self.variables[base.variable], value[there], "", ""
@@ -280,16 +266,17 @@ class Slices:
         apart = abs(told.mean - marginal.mean)
         _require(not given or apart > max(alone.se, least), f"it is {apart:g} from the marginal")
         clauses = [condition.phrase for condition in listed]
-        quantity = Quantity(
+        lowest = 0.0 if everyone.min() >= 0 else None
+        made = quantity.Quantity(
             name=name,
             base=base.variable + label,
             conditions=tuple(listed),
             family=family,
             unit="dollars" if unit == "$" else unit,
             wording=wording.word_quantity(self.record, self.data.vintage, way, base.level, clauses),
-            **list_numbers(told, n, marginal, family, 0.0 if everyone.min() >= 0 else None),
+            **quantity.list_numbers(told, n, marginal, family, lowest),
         )
-        return _Slice(quantity, people, value)
+        return _Slice(made, people, value)
 
     def tried(
         self, conditions: int, rng: np.random.Generator
@@ -315,7 +302,9 @@ class Slices:
             yield base, tuple(given)
 
 
-def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = None) -> Quantities:
+def generate(
+    data: Microdata, n: int = 60, seed: int = 0, name: str | None = None
+) -> quantity.Quantities:
     """Make a set of quantities.
 
     As many of each difficulty as can be, the easier first where they do not divide. The same data,
@@ -342,13 +331,13 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
     EpidemiaError
         If the survey does not allow so many.
     """
-    for option, value, least in (("--n", n, len(DIFFICULTIES)), ("--seed", seed, 0)):
+    for option, value, least in (("--n", n, len(quantity.DIFFICULTIES)), ("--seed", seed, 0)):
         if value < least:
             raise EpidemiaError(f"{option} {value}: expected {least} or more")
     slices = Slices(data)
     pieces = _pieces(slices, n, seed)
     sums = [
-        draw_samples(
+        quantity.draw_samples(
             kept.value[kept.people], data.weight[kept.people], np.random.default_rng([seed, 1, k])
         )
         for k, kept in enumerate(pieces)
@@ -368,7 +357,7 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         "effective size is N, and weighted again",
         "bins": "quarters of the people sampled, not weighted, within the earlier conditions",
     }
-    return Quantities(
+    return quantity.Quantities(
         task=PREFIX + (name or f"{survey.survey}_{seed}"),
         survey=survey.survey,
         vintage=data.vintage,
@@ -376,7 +365,8 @@ def generate(data: Microdata, n: int = 60, seed: int = 0, name: str | None = Non
         about={key: text for key, text in about.items() if text},
         quantities=tuple(kept.quantity for kept in pieces),
         baselines={
-            kind: stack_draws([both[kind] for both in sums]) for kind in ("corrected", "published")
+            kind: quantity.stack_draws([both[kind] for both in sums])
+            for kind in ("corrected", "published")
         },
         scored="corrected",
         fingerprint="",
@@ -387,8 +377,8 @@ def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
     """Return `n` slices, the easier first; an error says of which difficulty there are too few."""
     rng = np.random.default_rng([seed, 0])
     pieces: list[_Slice] = []
-    for conditions, difficulty in enumerate(DIFFICULTIES):
-        wanted = n // len(DIFFICULTIES) + (conditions < n % len(DIFFICULTIES))
+    for conditions, difficulty in enumerate(quantity.DIFFICULTIES):
+        wanted = n // len(quantity.DIFFICULTIES) + (conditions < n % len(quantity.DIFFICULTIES))
         kept: list[_Slice] = []
         seen: set[Any] = set()
         for attempt, (base, given) in enumerate(slices.tried(conditions, rng)):
@@ -407,7 +397,7 @@ def _pieces(slices: Slices, n: int, seed: int) -> list[_Slice]:
     return pieces
 
 
-def _error_said(design: SampleDesign, data: Microdata) -> str:
+def _error_said(design: quantity.SampleDesign, data: Microdata) -> str:
     if data.has_strata:
         return "Taylor-linearised over strata and PSUs"
     if data.psu is None and data.unit is not None:

@@ -20,19 +20,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter
 
 from lm_eval_epidemia.benchmarks.prior.judged import FLAT_SD
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    DIFFICULTIES,
-    DRAWS,
-    SIZES,
-    Condition,
-    DomainStats,
-    Family,
-    Quantities,
-    Quantity,
-    Sums,
-    list_numbers,
-    stack_draws,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity
 from lm_eval_epidemia.benchmarks.prior.quantities.store import PREFIX
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import QUARTERS
 from lm_eval_epidemia.core import paths
@@ -49,46 +37,46 @@ class _Variable(BaseModel):
     std: _Positive
     se: _Positive
     base_variable: str
-    conditions: Annotated[list[tuple[str, Any]], Field(max_length=len(DIFFICULTIES) - 1)]
-    family: Family = Field(alias="ground_truth_distribution_type")
+    conditions: Annotated[list[tuple[str, Any]], Field(max_length=len(quantity.DIFFICULTIES) - 1)]
+    family: quantity.Family = Field(alias="ground_truth_distribution_type")
     text: Annotated[str, Field(alias="variable", min_length=1)]
 
     @property
-    def stats(self) -> DomainStats:
-        return DomainStats(self.mean, self.std, self.se)
+    def stats(self) -> quantity.DomainStats:
+        return quantity.DomainStats(self.mean, self.std, self.se)
 
 
 class _NormalPosterior(BaseModel):
     mu: FiniteFloat
     sigma: Annotated[FiniteFloat, Field(ge=0, lt=FLAT_SD)]
 
-    def sums(self, size: int) -> Sums:
+    def sums(self, size: int) -> quantity.Sums:
         """Take the prior off: what `size` answers come to (judged.of_baseline backwards)."""
         squared = self.sigma**2 / (1 - (self.sigma / FLAT_SD) ** 2)
-        return Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
+        return quantity.Sums(self.mu * (1 + squared / FLAT_SD**2), squared * size, size)
 
 
 class _BetaPosterior(BaseModel):
     alpha: Annotated[FiniteFloat, Field(ge=1)]
     beta: Annotated[FiniteFloat, Field(ge=1)]
 
-    def sums(self, _size: int) -> Sums:
+    def sums(self, _size: int) -> quantity.Sums:
         """Take the prior off; how many the answers count as, alpha and beta tell themselves."""
         size = self.alpha + self.beta - 2
         share = (self.alpha - 1) / size
-        return Sums(share, share * (1 - share), size)
+        return quantity.Sums(share, share * (1 - share), size)
 
 
 _VARIABLES = TypeAdapter(dict[str, _Variable])
-_DRAWN = Field(min_length=DRAWS, max_length=DRAWS)
+_DRAWN = Field(min_length=quantity.DRAWS, max_length=quantity.DRAWS)
 _MEANS = TypeAdapter(Annotated[list[_NormalPosterior], _DRAWN])
 _SHARES = TypeAdapter(Annotated[list[_BetaPosterior], _DRAWN])
 
 _FORM = (
     "expected OpenEstimate's NAME_variables.json (by variable: mean, std, se, variable, "
     "base_variable, conditions, ground_truth_distribution_type) and NAME_baselines.json (by "
-    f"variable and by each of {', '.join(map(str, SIZES))}: a list of {DRAWS} posteriors, which "
-    "have mu and sigma for a mean, alpha and beta for a share)"
+    f"variable and by each of {', '.join(map(str, quantity.SIZES))}: a list of {quantity.DRAWS} "
+    "posteriors, which have mu and sigma for a mean, alpha and beta for a share)"
 )
 
 #: In what a mean is measured, as the texts say it: "in units of ug/L", "(in dollars)", "in cm".
@@ -102,7 +90,7 @@ _UNIT = re.compile(
 _SIGNS = {"kilograms": "kg", "centimeters": "cm", "centimetres": "cm"}
 
 
-def import_quantities(files: Sequence[Path], name: str | None = None) -> Quantities:
+def import_quantities(files: Sequence[Path], name: str | None = None) -> quantity.Quantities:
     """Make a set of OpenEstimate's public files.
 
     Parameters
@@ -137,7 +125,7 @@ def import_quantities(files: Sequence[Path], name: str | None = None) -> Quantit
         raise EpidemiaError(f"{path}: {describe_problem(error)}: {_FORM}") from error
     draws = [_sums(n, of.family, baselines, baselines_path) for n, of in variables.items()]
     name = name or path.stem.removesuffix("_variables")
-    return Quantities(
+    return quantity.Quantities(
         task=PREFIX + name,
         survey=name,
         vintage="OpenEstimate",
@@ -153,7 +141,7 @@ def import_quantities(files: Sequence[Path], name: str | None = None) -> Quantit
             _quantity(each, variables, _people(variables[each], baselines.get(each)), path)
             for each in variables
         ),
-        baselines={"published": stack_draws(draws)},
+        baselines={"published": quantity.stack_draws(draws)},
         scored="published",
         fingerprint="",
     )
@@ -169,7 +157,7 @@ def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
     keys = set(first) if isinstance(first, dict) else set()
     if keys & {"mean", "ground_truth_distribution_type"}:
         return "variables", content
-    if keys & {str(size) for size in SIZES}:
+    if keys & {str(size) for size in quantity.SIZES}:
         return "baselines", content
     raise EpidemiaError(f"{path} contains {few(sorted(map(str, keys))) or 'nothing'}: {_FORM}")
 
@@ -181,7 +169,9 @@ def _people(variable: _Variable, baselines: Any) -> int:
     return round((variable.std / variable.se) ** 2)
 
 
-def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path) -> Quantity:
+def _quantity(
+    name: str, variables: Mapping[str, _Variable], n: int, path: Path
+) -> quantity.Quantity:
     variable = variables[name]
     base = variables.get(variable.base_variable)
     if base is None or base.conditions:
@@ -194,16 +184,17 @@ def _quantity(name: str, variables: Mapping[str, _Variable], n: int, path: Path)
     unit = told[told.lastgroup or 0] if told else ""
     # A mean of what is positive for everybody together is one of what cannot be negative.
     least = 0.0 if base.mean > 0 else None
-    return Quantity(
+    return quantity.Quantity(
         name=name,
         base=variable.base_variable,
         conditions=tuple(
-            Condition(on, _level(variables.get(on), level), "") for on, level in variable.conditions
+            quantity.Condition(on, _level(variables.get(on), level), "")
+            for on, level in variable.conditions
         ),
         family=variable.family,
         unit=_SIGNS.get(unit, unit),
         wording=variable.text[:1].lower() + variable.text[1:].rstrip(". "),
-        **list_numbers(variable.stats, n, base.stats, variable.family, least),
+        **quantity.list_numbers(variable.stats, n, base.stats, variable.family, least),
     )
 
 
@@ -213,11 +204,13 @@ def _level(on: _Variable | None, level: Any) -> str:
     return names[int(level)] if level in range(len(names)) else str(level)
 
 
-def _sums(name: str, family: Family, baselines: Mapping[str, Any], path: Path) -> list[list[Sums]]:
+def _sums(
+    name: str, family: quantity.Family, baselines: Mapping[str, Any], path: Path
+) -> list[list[quantity.Sums]]:
     """Return what the draws of a variable come to, by size."""
     form = _SHARES if family == "beta" else _MEANS
     listed = []
-    for size in SIZES:
+    for size in quantity.SIZES:
         try:
             posteriors = form.validate_python(baselines.get(name, {}).get(str(size)))
             listed.append([posterior.sums(size) for posterior in posteriors])

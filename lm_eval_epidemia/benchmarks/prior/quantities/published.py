@@ -24,18 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lm_eval_epidemia.benchmarks.prior.quantities import store, wording
-from lm_eval_epidemia.benchmarks.prior.quantities.quantity import (
-    FEWEST,
-    Condition,
-    Quantities,
-    Quantity,
-    SampleDesign,
-    draw_samples,
-    estimate_domain,
-    list_numbers,
-    stack_draws,
-)
+from lm_eval_epidemia.benchmarks.prior.quantities import quantity, store, wording
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import join_clauses
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array
@@ -103,7 +92,7 @@ VARIABLES: Mapping[str, YesNoVariable | MeasuredVariable] = {
 }
 
 
-def word_published(base: str, conditions: Sequence[Condition]) -> str:
+def word_published(base: str, conditions: Sequence[quantity.Condition]) -> str:
     """Say what a quantity is.
 
     Parameters
@@ -146,7 +135,7 @@ class _Respondents(NamedTuple):
     """Examined adults: what is known of them by variable (NaN if nothing is), their design."""
 
     values: dict[str, Array]
-    design: SampleDesign
+    design: quantity.SampleDesign
 
 
 def _join_files(raw: Sequence[Path]) -> pd.DataFrame:
@@ -179,15 +168,17 @@ def _people(frame: pd.DataFrame) -> _Respondents:
     strata = frame["SDMVSTRA"].to_numpy(np.int64)
     within = frame["SDMVPSU"].to_numpy(np.int64)
     weight = frame["WTMEC2YR"].to_numpy(np.float64)
-    return _Respondents(values, SampleDesign(weight, strata, strata * (within.max() + 1) + within))
+    return _Respondents(
+        values, quantity.SampleDesign(weight, strata, strata * (within.max() + 1) + within)
+    )
 
 
 def _slice(
-    people: _Respondents, quantity: Quantity
-) -> tuple[NDArray[np.bool_], tuple[Condition, ...]]:
+    people: _Respondents, asked: quantity.Quantity
+) -> tuple[NDArray[np.bool_], tuple[quantity.Condition, ...]]:
     """Find the people of a quantity; quarters are taken within the earlier conditions."""
     there, conditions = np.ones(len(people.design.weight), dtype=bool), []
-    for condition in quantity.conditions:
+    for condition in asked.conditions:
         variable, value = VARIABLES[condition.variable], people.values[condition.variable]
         if isinstance(variable, YesNoVariable):
             there = there & (value == (condition.level == "Yes"))
@@ -199,10 +190,10 @@ def _slice(
         there = there & wording.is_inside(value, low, high)
         phrase = f"whose {variable.words} is {wording.format_bounds(low, high, variable.unit)}"
         conditions.append(condition._replace(phrase=phrase))
-    return there & ~np.isnan(people.values[quantity.base]), tuple(conditions)
+    return there & ~np.isnan(people.values[asked.base]), tuple(conditions)
 
 
-def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Quantities:
+def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> quantity.Quantities:
     """Recompute the published quantities.
 
     Parameters
@@ -227,24 +218,24 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Quantities:
     design, recomputed, drawn = people.design, [], []
     everyone = {old.base: old for old in shipped.quantities if not old.conditions}
     marginals = {
-        base: estimate_domain(people.values[base], _slice(people, old)[0], design)
+        base: quantity.estimate_domain(people.values[base], _slice(people, old)[0], design)
         for base, old in everyone.items()
     }
     for k, old in enumerate(shipped.quantities):
         there, conditions = _slice(people, old)
-        if (n := int(there.sum())) < FEWEST:
-            needed = f"{n} people are in the slice, {FEWEST} are needed"
+        if (n := int(there.sum())) < quantity.FEWEST:
+            needed = f"{n} people are in the slice, {quantity.FEWEST} are needed"
             raise EpidemiaError(f"{old.name} ({old.base}): {needed}; are the files complete?")
         value = people.values[old.base]
-        told = estimate_domain(value, there, design)
+        told = quantity.estimate_domain(value, there, design)
         new = old._replace(
             conditions=conditions,
             wording=word_published(old.base, conditions),
-            **list_numbers(told, n, marginals[old.base], old.family),
+            **quantity.list_numbers(told, n, marginals[old.base], old.family),
         )
         recomputed.append(new)
         rng = np.random.default_rng([seed, 1, k])
-        drawn.append(draw_samples(value[there], design.weight[there], rng)["corrected"])
+        drawn.append(quantity.draw_samples(value[there], design.weight[there], rng)["corrected"])
     files = raw_files(raw, {name.lower() for name in FILES})
     return shipped._replace(
         title="NHANES 2017-2018, the published quantities recomputed",
@@ -257,6 +248,6 @@ def rebuild_quantities(raw: Sequence[Path], seed: int = 0) -> Quantities:
             "proportion to the weight, counted alike",
         },
         quantities=tuple(recomputed),
-        baselines={**shipped.baselines, "corrected": stack_draws(drawn)},
+        baselines={**shipped.baselines, "corrected": quantity.stack_draws(drawn)},
         fingerprint="",
     )
