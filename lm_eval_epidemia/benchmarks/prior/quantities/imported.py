@@ -118,12 +118,12 @@ def import_quantities(files: Sequence[Path], name: str | None = None) -> quantit
     if not len(read) == len(files) == 2:
         given = few([*map(str, files)])
         raise EpidemiaError(f"{given}: got {' and '.join(read)}, one of each is needed: {_FORM}")
-    (content, path), (baselines, baselines_path) = read["variables"], read["baselines"]
+    (content, path), (baselines, _) = read["variables"], read["baselines"]
     try:
         variables = _VARIABLES.validate_python(content)
     except ValueError as error:
         raise EpidemiaError(f"{path}: {describe_problem(error)}: {_FORM}") from error
-    draws = [_sums(n, of.family, baselines, baselines_path) for n, of in variables.items()]
+    draws = [_sums(each, of.family, baselines) for each, of in variables.items()]
     name = name or path.stem.removesuffix("_variables")
     return quantity.Quantities(
         task=PREFIX + name,
@@ -137,10 +137,7 @@ def import_quantities(files: Sequence[Path], name: str | None = None) -> quantit
             "files": "; ".join(f"{file.name} sha256 {paths.sha256_of(file)}" for file in files),
             "draws": "published: as their posteriors tell",
         },
-        quantities=tuple(
-            _quantity(each, variables, _people(variables[each], baselines.get(each)), path)
-            for each in variables
-        ),
+        quantities=tuple(_quantity(each, variables, baselines) for each in variables),
         baselines={"published": quantity.stack_draws(draws)},
         scored="published",
         fingerprint="",
@@ -162,23 +159,17 @@ def _read_file(path: Path) -> tuple[str, dict[str, Any]]:
     raise EpidemiaError(f"{path} contains {few(sorted(map(str, keys))) or 'nothing'}: {_FORM}")
 
 
-def _people(variable: _Variable, baselines: Any) -> int:
-    """Return how many are in a slice: as the file says, or as their standard error does."""
-    with suppress(LookupError, TypeError, ValueError):
-        return int(baselines["all"][0]["actual_n"])
-    return round((variable.std / variable.se) ** 2)
-
-
-def _quantity(
-    name: str, variables: Mapping[str, _Variable], n: int, path: Path
-) -> quantity.Quantity:
+def _quantity(name: str, variables: Mapping[str, _Variable], baselines: Any) -> quantity.Quantity:
     variable = variables[name]
+    n = round((variable.std / variable.se) ** 2)  # where the file does not say how many
+    with suppress(LookupError, TypeError, ValueError, AttributeError):
+        n = int(baselines[name]["all"][0]["actual_n"])
     base = variables.get(variable.base_variable)
     if base is None or base.conditions:
         base_name = variable.base_variable
         raise EpidemiaError(
-            f"{path}: {name} is about a slice of {base_name}, but the file lacks {base_name} "
-            "without conditions: add it"
+            f"{name} is about a slice of {base_name}, but the file lacks {base_name} without "
+            "conditions: add it"
         )
     told = None if variable.family == "beta" else _UNIT.search(base.text)
     unit = told[told.lastgroup or 0] if told else ""
@@ -204,9 +195,7 @@ def _level(on: _Variable | None, level: Any) -> str:
     return names[int(level)] if level in range(len(names)) else str(level)
 
 
-def _sums(
-    name: str, family: quantity.Family, baselines: Mapping[str, Any], path: Path
-) -> list[list[quantity.Sums]]:
+def _sums(name: str, family: quantity.Family, baselines: Mapping[str, Any]) -> list[Any]:
     """Return what the draws of a variable come to, by size."""
     form = _SHARES if family == "beta" else _MEANS
     listed = []
@@ -216,5 +205,5 @@ def _sums(
             listed.append([posterior.sums(size) for posterior in posteriors])
         except (ValueError, AttributeError, ZeroDivisionError) as error:
             about = f"draws of {size} answers about {name} ({family})"
-            raise EpidemiaError(f"{path}: {about}: {describe_problem(error)}; {_FORM}") from error
+            raise EpidemiaError(f"{about}: {describe_problem(error)}; {_FORM}") from error
     return listed

@@ -109,8 +109,12 @@ def find_built_folder() -> Path:
     return paths.home() / "groundtruth" / "quantities"
 
 
+def _shipped_folder() -> Path:
+    return paths.shipped_groundtruth() / "quantities"
+
+
 def _mend(path: Path) -> str:
-    if path.parent == paths.shipped_groundtruth() / "quantities":
+    if path.parent == _shipped_folder():
         return "reinstall the package"
     return f"make it again with 'epidemia quantities new', or delete {path}"
 
@@ -148,12 +152,11 @@ def check_set(name: str, folder: Path | None = None, option: str = "--name") -> 
         If it is none for a file and a task, or is taken.
     """
     check_name("set of quantities", name, option)
+    own, shipped = find_built_folder().resolve(), _shipped_folder() / f"{name}.json"
     what = ""
     if name in GROUPS or name.split("_")[-1] in ENDINGS:
         what = "the name of a group, or of a set in another way of asking"
-    elif (folder or find_built_folder()).resolve() == find_built_folder().resolve() and _shipped(
-        name
-    ).is_file():
+    elif (folder or own).resolve() == own and shipped.is_file():
         what = "a set that ships"
     if what:
         raise EpidemiaError(
@@ -161,18 +164,13 @@ def check_set(name: str, folder: Path | None = None, option: str = "--name") -> 
         )
 
 
-def _shipped(name: str) -> Path:
-    return paths.shipped_groundtruth() / "quantities" / f"{name}.json"
-
-
 def _explain_conflict(path: Path, state: State) -> str:
     """Say why a set of the user's own cannot have its name; what was published keeps its."""
-    if state == "shipped" or _record(path).published:
-        return ""
-    try:
-        check_set(path.stem, option="the name")
-    except EpidemiaError as error:
-        return f"{path}: {error}"
+    if state != "shipped" and not _record(path).published:
+        try:
+            check_set(path.stem, option="the name")
+        except EpidemiaError as error:
+            return f"{path}: {error}"
     return ""
 
 
@@ -300,27 +298,21 @@ def _check_quantities(truth: Quantities) -> None:
         kinds = ", ".join(truth.baselines) or "none"
         raise EpidemiaError(f"{truth.task}: scores use {truth.scored!r} draws, but it has {kinds}")
     shape = (len(truth.quantities), len(SIZES), DRAWS)
-    for kind, baseline in truth.baselines.items():
-        for values in baseline:
-            if values.shape != shape or not np.isfinite(values).all():
-                raise EpidemiaError(f"{truth.task}: {kind} draws must have shape {shape}, no NaN")
-    for quantity in truth.quantities:
-        family, mean, low, high = quantity.family, quantity.mean, quantity.low, quantity.high
-        is_share = 0 <= mean <= 1 and 0 <= quantity.marginal_mean <= 1
-        for wrong, says in (
-            (quantity.n < FEWEST, f"{quantity.n} people are in the slice, {FEWEST} are needed"),
-            (not low < high, f"the grid goes from {low:g} to {high:g}"),
-            (
-                family == "beta" and not is_share,
-                f"a beta prior needs a mean between 0 and 1, not {mean:g}",
-            ),
-            (
-                family == "lognormal" and mean <= 0,
-                f"a lognormal prior needs a positive mean, not {mean:g}",
-            ),
-        ):
-            if wrong:
-                raise EpidemiaError(f"{truth.task} {quantity.name} ({quantity.base}): {says}")
+    for kind, drawn in truth.baselines.items():
+        if any(values.shape != shape or not np.isfinite(values).all() for values in drawn):
+            raise EpidemiaError(f"{truth.task}: {kind} draws must have shape {shape}, no NaN")
+    for each in truth.quantities:
+        fault, is_share = "", 0 <= each.mean <= 1 and 0 <= each.marginal_mean <= 1
+        if each.n < FEWEST:
+            fault = f"{each.n} people are in the slice, {FEWEST} are needed"
+        elif not each.low < each.high:
+            fault = f"the grid goes from {each.low:g} to {each.high:g}"
+        elif each.family == "beta" and not is_share:
+            fault = f"a beta prior needs a mean between 0 and 1, not {each.mean:g}"
+        elif each.family == "lognormal" and each.mean <= 0:
+            fault = f"a lognormal prior needs a positive mean, not {each.mean:g}"
+        if fault:
+            raise EpidemiaError(f"{truth.task} {each.name} ({each.base}): {fault}")
 
 
 def _table(truth: Quantities) -> pa.Table:
@@ -374,10 +366,7 @@ def write_quantities(folder: Path, truth: Quantities, published: bool = False) -
     pq.write_table(_table(truth), content, compression="zstd", compression_level=15)
     record: dict[str, Any] = {
         "schema": SCHEMA,
-        "task": truth.task,
-        "survey": truth.survey,
-        "vintage": truth.vintage,
-        "title": truth.title,
+        **{field: getattr(truth, field) for field in ("task", "survey", "vintage", "title")},
         "published": published,
         "scored": truth.scored,
         "about": dict(truth.about),
