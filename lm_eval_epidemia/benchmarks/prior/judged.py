@@ -67,15 +67,7 @@ def of_baseline(
     )
 
 
-def posterior_mean(
-    family: ArrayLike,
-    a: ArrayLike,
-    b: ArrayLike,
-    proportion: ArrayLike,
-    mean: ArrayLike,
-    variance: ArrayLike,
-    size: ArrayLike,
-) -> Array:
+def posterior_mean(family: ArrayLike, a: ArrayLike, b: ArrayLike, *sample: ArrayLike) -> Array:
     """Return the mean of the posterior that a prior and a sample make; all arguments broadcast.
 
     Parameters
@@ -83,18 +75,15 @@ def posterior_mean(
     family : array_like of int
     a, b : array_like
         The prior.
-    proportion : array_like of bool
-        Whether the answers are yes or no.
-    mean, variance, size : array_like
-        Of the answers. Where a variance is 0 and the quantity no proportion, the posterior is their
-        mean, as far as the prior allows it.
+    *sample : array_like
+        Whether the answers are yes or no; their mean, variance and number. Where a variance is 0
+        and the quantity no proportion, the posterior is their mean, as far as the prior allows it.
 
     Returns
     -------
     ndarray
     """
-    given = np.broadcast_arrays(np.asarray(family), a, b, proportion, mean, variance, size)
-    shape = given[0].shape
+    given = np.broadcast_arrays(np.asarray(family), a, b, *sample)
     arguments = [argument.ravel() for argument in given]
     family, a, b, proportion, mean, variance, size = arguments
     means = np.full(family.shape, np.nan)
@@ -116,7 +105,7 @@ def posterior_mean(
     for first in range(0, len(rest), _AT_ONCE):
         those = rest[first : first + _AT_ONCE]
         means[those] = _integrated(*(argument[those] for argument in arguments))
-    return means.reshape(shape)
+    return means.reshape(given[0].shape)
 
 
 def log_likelihood(
@@ -132,23 +121,16 @@ def log_likelihood(
         )
 
 
-def _integrated(
-    family: NDArray[np.int64],
-    a: Array,
-    b: Array,
-    proportion: NDArray[np.bool_],
-    mean: Array,
-    variance: Array,
-    size: Array,
-) -> Array:
+def _integrated(family: NDArray[np.int64], a: Array, b: Array, *sample: Any) -> Array:
     """Integrate prior times likelihood, shape (n,), over the logarithm or the log-odds.
 
     On these axes the integrand is smooth and falls off on both sides, so that equal steps are
     accurate to rounding once they are small against its width. They become so as the range is
     closed in upon what lies less than `_DEPTH` below the peak.
     """
+    proportion, mean, *_ = sample
     share = (proportion | (family == families.BETA))[:, None]
-    sample = tuple(column[:, None] for column in (proportion, mean, variance, size))
+    columns = [column[:, None] for column in sample]
     # Beyond both its median and the answers' mean, a lognormal falls off as a normal one.
     far = np.sqrt(2 * _DEPTH) * b[:, None]
     bounded = ~share & (mean > 0)[:, None]
@@ -162,7 +144,7 @@ def _integrated(
         jacobian = np.where(share, special.log_expit(t) + special.log_expit(-t), t)
         height = (
             families.log_density(family[:, None], a[:, None], b[:, None], x)
-            + log_likelihood(x, *sample)
+            + log_likelihood(x, *columns)
             + jacobian
         )
         height = np.where(np.isnan(height), -np.inf, height)
@@ -436,16 +418,6 @@ def _judged(
         np.where(each < baseline_error * (1 - TIE), 1.0, 0.0) * weight[:, None]
         for each in (mean_of(off * read_only)[:, None], posterior_error)
     )
-    return Judged(
-        answered,
-        *(priors.centre, priors.spread, priors.position),
-        error,
-        baseline_error,
-        ratio,
-        score,
-        crps_ratio,
-        won,
-        posterior_error,
-        won_after,
-        uncertainty,
-    )
+    stated = (priors.centre, priors.spread, priors.position)
+    errors = (error, baseline_error, ratio, score, crps_ratio)
+    return Judged(answered, *stated, *errors, won, posterior_error, won_after, uncertainty)
