@@ -194,12 +194,17 @@ def _of_tasks(listed: Sequence[TaskScale]) -> Any:
 def _of_groups(listed: Sequence[TaskScale]) -> Any:
     """The same by group: means, and how many tasks are barely informative."""
     from lm_eval_epidemia.benchmarks import list_unions
-    from lm_eval_epidemia.benchmarks.observation.respondents import by_group
+    from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 
     numbers = ("tasks", "barely informative", "score of mean")
     table = make_table("", "group", *numbers, right=numbers)
-    for group, members in by_group(listed, list_unions()).items():
-        barely = sum(scale.anchors.barely for scale in members)
-        mean = sum(scale.anchors.score_of_mean for scale in members) / len(members)
-        table.add_row(group, f"{len(members)}", f"{barely}", f"{mean:.2f}")
+    of_task = {scale.task: scale.anchors for scale in listed}
+    whole = {group: tasks for group, tasks in list_unions().items() if of_task.keys() >= tasks}
+    entries = OBSERVATION.entries()
+    groups = {group for task in of_task for group in entries[task].groups}
+    for group in [*whole, *sorted(groups)]:
+        tasks = whole.get(group, [task for task in of_task if group in entries[task].groups])
+        known = [of_task[task] for task in sorted(tasks)]
+        barely, mean = sum(of.barely for of in known), sum(of.score_of_mean for of in known)
+        table.add_row(group, f"{len(known)}", f"{barely}", f"{mean / len(known):.2f}")
     return table

@@ -5,8 +5,7 @@ Shapes as in `distance`: ``weights`` (C,), distributions (..., C, K)."""
 from __future__ import annotations
 
 import zlib
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -17,8 +16,6 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.sampling import Scheme
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.score.score import Anchors, answer_marginal, answer_uniformly, zero_one
-from lm_eval_epidemia.surveys.catalogue import find_task as declared_task
-from lm_eval_epidemia.surveys.fresh import FreshTask
 
 #: The name of each kind in reports.
 RESPONDENTS = {
@@ -116,25 +113,3 @@ def has_bootstrap(task: str, scheme: Scheme, vintage: str | None = None) -> bool
     """Return whether a bootstrap gives a task's D_perfect; for an exact table it is always 0."""
     truth = store.load_truth(task, vintage)
     return not truth.distances or scheme in truth.distances
-
-
-def by_group(
-    scales: Iterable[TaskScale], unions: Mapping[str, Collection[str]]
-) -> dict[str, list[TaskScale]]:
-    """Sort scales into the groups of their tasks, and those into the order of their names.
-
-    Unions of which every task is there come first; they are given by name, with their tasks.
-    """
-    groups, of_task = defaultdict(list), dict[str, TaskScale]()
-    for scale in scales:
-        task = declared_task(scale.task)
-        part = task.part if isinstance(task, FreshTask) else f"{task.group}_{scale.survey}"
-        for name in (task.group, part):
-            groups[name].append(scale)
-        of_task[scale.task] = scale
-    whole = {
-        name: [of_task[task] for task in sorted(tasks)]
-        for name, tasks in unions.items()
-        if of_task.keys() >= set(tasks)
-    }
-    return whole | dict(sorted(groups.items()))
