@@ -8,8 +8,7 @@ import pytest
 from conftest import REPOSITORY, evaluate
 from typer.testing import CliRunner
 
-from lm_eval_epidemia.ask import fewshot
-from lm_eval_epidemia.benchmarks import WAYS
+from lm_eval_epidemia.benchmarks import WAYS, splits
 from lm_eval_epidemia.benchmarks.observation import fresh
 from lm_eval_epidemia.benchmarks.observation.fresh import plan_set
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
@@ -266,7 +265,7 @@ def test_few_shot_examples_are_as_before(monkeypatch):
     monkeypatch.setattr(
         store, "load_truth", lambda name, **said: seen.append(name) or load(name, **said)
     )
-    assert fewshot.examples("epidemia_low_gss_party_by_age", 2, WAYS["letters"])
+    assert splits.draw_examples("epidemia_low_gss_party_by_age", 2, WAYS["letters"])
     assert any("_nsduh_" in name for name in seen)
     assert not any("_joint_" in name or "_marginal_" in name for name in seen)
 

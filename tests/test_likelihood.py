@@ -9,10 +9,9 @@ from conftest import answers_to, evaluate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lm_eval_epidemia.ask import intervals
 from lm_eval_epidemia.ask.responses import most_mass
 from lm_eval_epidemia.benchmarks import find_tasks
-from lm_eval_epidemia.benchmarks.observation import metrics
+from lm_eval_epidemia.benchmarks.observation import likelihood, metrics
 from lm_eval_epidemia.benchmarks.observation.likelihood import bin_mass
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.score import Anchors
@@ -22,22 +21,22 @@ BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"
 
 @given(st.floats(0, 1))
 def test_the_interval_of_a_probability_is_at_most_two_and_a_half_points_off(p):
-    number = intervals.bin_of(p)
-    assert abs(intervals.MIDPOINTS[number] - p) <= 0.025 + 1e-9
+    number = likelihood.bin_of(p)
+    assert abs(likelihood.MIDPOINTS[number] - p) <= 0.025 + 1e-9
     assert (number == 0) == (p == 0) and (number == 21) == (p == 1)
 
 
 def test_boundaries_belong_to_the_lower_interval():
-    assert [intervals.bin_of(p) for p in (0.05, 0.1, 0.15, 0.3, 0.95)] == [1, 2, 3, 6, 19]
+    assert [likelihood.bin_of(p) for p in (0.05, 0.1, 0.15, 0.3, 0.95)] == [1, 2, 3, 6, 19]
 
 
 def test_stated_probabilities_become_a_distribution():
     # Two levels: the first was asked. Three: 0.5 + 0.3 + 0.2 of 0.5, 0.3, 0.2 doubled.
-    assert intervals.distribution(np.array([[0.3]]), 2) == pytest.approx(np.array([[0.3, 0.7]]))
-    three = intervals.distribution(np.array([[1.0, 0.6, 0.4], [0, 0, 0]]), 3)
+    assert likelihood.distribution(np.array([[0.3]]), 2) == pytest.approx(np.array([[0.3, 0.7]]))
+    three = likelihood.distribution(np.array([[1.0, 0.6, 0.4], [0, 0, 0]]), 3)
     assert three == pytest.approx(np.array([[0.5, 0.3, 0.2], [1 / 3, 1 / 3, 1 / 3]]))
-    assert intervals.asked_levels(2) == (0,)
-    assert intervals.asked_levels(4) == (0, 1, 2, 3)
+    assert likelihood.asked_levels(2) == (0,)
+    assert likelihood.asked_levels(4) == (0, 1, 2, 3)
 
 
 def binned(p):
