@@ -13,7 +13,6 @@ from lm_eval_epidemia.benchmarks.intervention import names as naming
 from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.names import (
     HINGES,
-    NODES,
     SAMPLES,
     load_pairs,
     name_nodes,
@@ -30,6 +29,7 @@ EDGES = {
     name: [(graph.nodes.index(a), graph.nodes.index(b)) for a, b in graph.edges]
     for name, graph in GRAPHS.items()
 }
+NODES = {name: len(graph.nodes) for name, graph in GRAPHS.items()}
 EVERY = [(benchmark, graph) for benchmark in naming.BENCHMARKS for graph in NODES]
 
 

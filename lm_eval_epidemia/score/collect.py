@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -35,16 +34,12 @@ def cache_last(put_together: Callable[[Sequence[Any]], T]) -> Callable[[Sequence
 
     @functools.wraps(put_together)
     def kept(answers: Sequence[Any]) -> T:
-        if not (last and _the_same(last[0][0], answers)):
+        # The same objects: comparing what these hold would take longer.
+        if not last or [*map(id, last[0][0])] != [*map(id, answers)]:
             last[:] = [(list(answers), put_together(answers))]
         return last[0][1]
 
     return kept
-
-
-def _the_same(first: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether they hold the same objects: comparing what these hold would take longer."""
-    return len(first) == len(other) and all(map(operator.is_, first, other))
 
 
 class Collected(NamedTuple):

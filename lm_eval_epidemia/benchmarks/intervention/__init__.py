@@ -90,9 +90,8 @@ class Interventions(Benchmark):
             signs = np.array([1.0 if prompt.right else -1.0 for prompt in truth.prompts])
             odds = NOISY * signs + noise * rng.standard_normal(len(signs))
         else:
-            odds = np.array(
-                [CERTAIN if _says(kind, prompt) else -CERTAIN for prompt in truth.prompts]
-            )
+            said = np.array([_says(kind, prompt) for prompt in truth.prompts])
+            odds = np.where(said, CERTAIN, -CERTAIN)
         yes = np.exp(-np.logaddexp(0, -odds))
         return np.column_stack([yes, np.exp(-np.logaddexp(0, odds))])
 

@@ -37,24 +37,18 @@ class Graph:
     edges: tuple[tuple[str, str], ...]
 
     @cached_property
-    def _network(self) -> nx.DiGraph:
+    def _lengths(self) -> dict[str, dict[str, int]]:
         network = nx.DiGraph(self.edges)
         network.add_nodes_from(self.nodes)
-        return network
-
-    @cached_property
-    def _descendants(self) -> dict[str, set[str]]:
-        return {node: nx.descendants(self._network, node) for node in self.nodes}
-
-    def reaches(self, cause: str, result: str) -> bool:
-        """Return whether a directed path leads from one variable to another: C_uv of the paper."""
-        return result in self._descendants[cause]
+        return dict(nx.all_pairs_shortest_path_length(network))
 
     def distance(self, cause: str, result: str) -> int:
         """Return the number of edges of the shortest directed path; 0 if there is none."""
-        if not self.reaches(cause, result):
-            return 0
-        return int(nx.shortest_path_length(self._network, cause, result))
+        return self._lengths[cause].get(result, 0)
+
+    def reaches(self, cause: str, result: str) -> bool:
+        """Return whether a directed path leads from one variable to another: C_uv of the paper."""
+        return self.distance(cause, result) > 0
 
     def after(self, intervened: str) -> Graph:
         """Return the graph after do(X): without the edges into X."""
@@ -105,10 +99,8 @@ def effects(graph: Graph, queries: Iterable[tuple[str, str]]) -> list[Effect]:
     """
     after = {node: graph.after(node) for node in graph.nodes}
     return [
-        Effect(
-            cause, result, node, graph.reaches(cause, result), after[node].reaches(cause, result)
-        )
-        for cause, result in queries
+        Effect(*query, node, graph.reaches(*query), after[node].reaches(*query))
+        for query in queries
         for node in graph.nodes
     ]
 
@@ -142,13 +134,8 @@ DENSITIES = (0.25, 0.5)
 TRIES = 100
 
 #: Why an answer is what it is.
-TARGET, INSIDE, YES, BYPASSED, NO = (
-    "do(V)",
-    "do inside every path",
-    "stays yes",
-    "stays yes: bypassed",
-    "stays no",
-)
+TARGET, INSIDE = "do(V)", "do inside every path"
+YES, BYPASSED, NO = "stays yes", "stays yes: bypassed", "stays no"
 
 _Edges = list[tuple[int, int]]
 
@@ -260,18 +247,6 @@ def _candidates(graph: Graph) -> dict[str, list[Effect]]:
     return by_kind
 
 
-def _with_all_kinds(
-    shape: str, nodes: int, rng: Random
-) -> tuple[Graph | None, dict[str, list[Effect]]]:
-    """Draw a graph that can be asked every kind of query; None if the shape has none."""
-    for _ in range(TRIES):
-        graph = draw_shape(shape, nodes, rng)
-        asked = _candidates(graph)
-        if asked[TARGET] and asked[INSIDE] and (asked[YES] or asked[BYPASSED]) and asked[NO]:
-            return graph, asked
-    return None, {}
-
-
 def _least_asked(
     graph: Graph, candidates: list[Effect], kind: str, asked: Counter[tuple[str, int]], rng: Random
 ) -> Effect:
@@ -312,8 +287,13 @@ def draw_graphs(nodes: int) -> tuple[Drawn, ...]:
             break
         if shape == "random" and nodes == 3:  # would be a chain by another name
             continue
-        graph, candidates = _with_all_kinds(shape, nodes, rng)
-        if graph is None:
+        for _ in range(TRIES):
+            graph = draw_shape(shape, nodes, rng)
+            candidates = _candidates(graph)
+            either = candidates[YES] or candidates[BYPASSED]
+            if either and all(candidates[kind] for kind in (TARGET, INSIDE, NO)):
+                break
+        else:  # the shape has no graph that can be asked every kind of query
             continue
         times = Counter(kind for graph in samples for kind in graph.kinds)
         rarer = BYPASSED if times[BYPASSED] <= times[YES] else YES

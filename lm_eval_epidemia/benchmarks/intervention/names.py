@@ -34,15 +34,10 @@ from importlib.resources import files
 from itertools import combinations, permutations
 from typing import NamedTuple
 
-from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
-
 BENCHMARKS = ("random", "tuebingen", "anticommonsense")
 
 #: Names per graph, of the two benchmarks that are drawn from the list.
 SAMPLES = 15
-
-#: The graphs that variables of the list are drawn for, and how many nodes they have.
-NODES = {name: len(graph.nodes) for name, graph in GRAPHS.items()}
 
 #: The variable that pairs, forks and chains hinge on: the cause, or the one in the middle.
 HINGES = {"bivariate": 0, "confounding": 0, "mediation": 1}
@@ -116,9 +111,9 @@ def name_nodes(benchmark: str, graph: str, nodes: int, sample: int, letters: boo
     benchmark : str
         One of `BENCHMARKS`.
     graph : str
-        A graph of `NODES`; for random names any text, which is part of their seed.
+        A graph of `graph.GRAPHS`; for random names any text, which is part of their seed.
     nodes : int
-        How many names: 2 to 12; that of the graph in `NODES`.
+        How many names: 2 to 12; that of the graph.
     sample : int
         From 0; below `SAMPLES` except for random names.
     letters : bool

@@ -32,16 +32,9 @@ class GraphTask(NamedTuple):
     nodes: int | None = None
 
 
-TASKS: dict[str, GraphTask] = {
-    task.name: task
-    for task in (
-        *(GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS),
-        *(
-            GraphTask(f"epidemia_intervention_large_{nodes:02}", "random", nodes)
-            for nodes in causal.SIZES
-        ),
-    )
-}
+_SMALL = [GraphTask(f"epidemia_intervention_{names}", names) for names in BENCHMARKS]
+_LARGE = [GraphTask(f"epidemia_intervention_large_{n:02}", "random", n) for n in causal.SIZES]
+TASKS: dict[str, GraphTask] = {task.name: task for task in (*_SMALL, *_LARGE)}
 
 
 class Scene(NamedTuple):
@@ -172,7 +165,7 @@ class GraphQuestions(NamedTuple):
 def _scenes(task: str) -> tuple[Scene, ...]:
     if task not in TASKS:
         raise EpidemiaError(f"{task!r} is not a task about causal graphs ({suggest(task, TASKS)})")
-    names, nodes = TASKS[task].names, TASKS[task].nodes
+    _, names, nodes = TASKS[task]
     of_size = "" if nodes is None else f" of {nodes}"
     if nodes is None:
         graphs = [
@@ -222,15 +215,12 @@ def make_questions(task: str) -> GraphQuestions:
 @lru_cache(maxsize=len(TASKS))
 def retrieval(task: str) -> GraphQuestions:
     """Return the questions whether a model finds the relations of a graph: all ordered pairs."""
-    return GraphQuestions(
-        task,
-        _scenes(task),
-        tuple(
-            CausalQuestion(scene, *query, None, scene.graph.reaches(*query))
-            for scene in _scenes(task)
-            for query in permutations(scene.graph.nodes, 2)
-        ),
-    )
+    prompts = [
+        CausalQuestion(scene, *query, None, scene.graph.reaches(*query))
+        for scene in _scenes(task)
+        for query in permutations(scene.graph.nodes, 2)
+    ]
+    return GraphQuestions(task, _scenes(task), tuple(prompts))
 
 
 @lru_cache(maxsize=len(TASKS))

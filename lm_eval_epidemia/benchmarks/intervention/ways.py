@@ -37,20 +37,16 @@ _NUMBERS = (
 )
 
 
-def _join_names(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def _model(prompt: CausalQuestion, names: dict[str, str]) -> str:
     """Describe a causal graphical model with all that is known of it."""
-    number = _NUMBERS[len(names) - 2]
+    number, (*first, last) = _NUMBERS[len(names) - 2], names.values()
     over = "with" if len(names) == 2 else "whose structure is a directed acyclic graph over"
     edges = " ".join(
         f"{names[cause]} causes {names[result]}." for cause, result in prompt.scene.graph.edges
     )
     return (
         f"Consider a causal graphical model {over} {number} variables: "
-        f"{_join_names(list(names.values()))}. {edges} "
+        f"{', '.join(first)} and {last}. {edges} "
         "No other causal relations hold between these variables.\n"
     )
 
