@@ -111,7 +111,7 @@ def test_what_is_read():
     misread = []
     for row in map(json.loads, rows):
         answer = read(row["way"], f"I think so.\n<prior>{row['tag']}</prior>", row["family"])
-        assert (answer.way, answer.cell, answer.sample, answer.place) == (row["way"], 0, 2, 1)
+        assert (answer.way, answer.cell, answer.place) == (row["way"], 0, 1)
         assert answer.is_read == (not math.isnan(answer.value[0]))
         family, *parameters = row["reads"] or ("", math.nan, math.nan)
         number = FAMILIES.index(family) if family else math.nan
@@ -211,7 +211,7 @@ def test_repeats_that_are_not_asked():
     answer = read("direct", "<prior>55, 3</prior>")
     WAYS["direct"].check(answer, answer, None)
     with pytest.raises(ValueError, match="estimate 6 of 5"):
-        WAYS["direct"].check(answer._replace(sample=6), answer, None)
+        WAYS["direct"].check(answer._replace(place=5), answer, None)
 
 
 # Respondents through lm-eval
