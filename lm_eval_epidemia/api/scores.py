@@ -36,20 +36,19 @@ class Score:
         From 0 (no better than knowing nothing) to 100 (as close as another sample).
     error : float
         Standard error of `score` from the survey's sampling error, for this task alone. Use `draws`
-        for means and differences. NaN if the truth has no joint replicates.
+        for means and differences.
     l1 : float
         Weighted L1 distance from the truth, in [0, 2].
     anchors : Anchors
         The distances that fix the scale.
     population, population_error : float
-        Score against the population instead of the survey, and its standard error; NaN without
-        joint replicates. Cut off at 100; for means over tasks use ``population_draws.uncut``, which
-        is not.
+        Score against the population instead of the survey, and its standard error. Cut off at
+        100; for means over tasks use ``population_draws.uncut``, which is not.
     l1_population : float
         Its distance, which can be below 0.
-    draws, population_draws : Draws or None
+    draws, population_draws : Draws
         `score` and `population` for other samples of the survey: ``draws.at``, shape (B,); empty
-        for an exact table, None without joint replicates.
+        for an exact table.
 
     Examples
     --------

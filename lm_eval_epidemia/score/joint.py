@@ -143,7 +143,7 @@ def _sums(draws: Sequence[Draws | None], weights: Sequence[float]) -> dict[str, 
 def _check_draws(draws: Iterable[Draws | None]) -> list[Draws | None]:
     """Refuse what are no draws: a score, or those of one task without a list around them, or None.
 
-    None is what a task has whose truth has no joint replicates.
+    None is what a number has whose draws are not known.
     """
     alone = isinstance(draws, Draws) or not isinstance(draws, Iterable)
     listed = [] if alone else list(draws)
@@ -181,7 +181,7 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     Parameters
     ----------
     draws : sequence of Draws or None
-        None if a task has no replicates, so that its error is unknown.
+        None if a task has no draws, so that its error is unknown.
     weights : sequence of float, optional
         At least 0 and not all 0; by default those of the mean, 1 / T each.
 
@@ -189,7 +189,7 @@ def joint_error(draws: Iterable[Draws | None], weights: Sequence[float] | None =
     -------
     float
         ``sqrt(sum_s var_b(sum_{t in s} w_t v_t^(b)) + sum_t (w_t asking_t)^2)``, s the samples; NaN
-        without tasks, or if one has no replicates.
+        without tasks, or if one has no draws.
 
     Raises
     ------
@@ -229,7 +229,7 @@ def joint_bias(values: Sequence[float], draws: Sequence[Draws | None]) -> float:
     Returns
     -------
     float
-        NaN if a task has no replicates.
+        NaN if a task has no draws.
     """
     bias, share = 0.0, 1 / max(len(draws), 1)
     for value, task in zip(values, draws, strict=True):

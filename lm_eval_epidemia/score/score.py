@@ -60,7 +60,7 @@ class Anchors(NamedTuple):
         Below this distance, answers are indistinguishable from the truth.
     zero_error : float
         Standard error of `zero_distance`, from the survey's joint replicates; 0 for an exact
-        table, or without replicates.
+        table.
     """
 
     uniform: float
@@ -74,9 +74,8 @@ class Anchors(NamedTuple):
         cls, truth: GroundTruth, quantile: float = QUANTILE, scheme: Scheme | None = None
     ) -> Anchors:
         """Return the anchors of a task's truth; by default those that its scores use."""
-        at, error = truth.replicates, 0.0
-        if at is not None and len(at) > 1:
-            error = float(zero_distance(truth.weights, at).std(ddof=1))
+        at = truth.replicates
+        error = float(zero_distance(truth.weights, at).std(ddof=1)) if len(at) > 1 else 0.0
         ends = anchors(truth.weights, truth.p, truth.d_perfect(quantile, scheme))
         return ends._replace(zero_error=error)
 

@@ -56,7 +56,7 @@ SCALES = {
 
 
 class ScaleValue(NamedTuple):
-    """A number and its draws; None if the truth has no replicates."""
+    """A number and its draws; None if it has none."""
 
     value: float
     draws: Draws | None
@@ -127,7 +127,7 @@ class Tilt(NamedTuple):
     tilt, slope : float
         In log-odds, and per log-odds; NaN if the truth varies no more than its noise.
     tilt_error, slope_error : float
-        Standard errors; NaN if a task has no replicates.
+        Standard errors.
     """
 
     tilt: float

@@ -87,7 +87,7 @@ def series_of(truth: GroundTruth, cells: Sequence[tuple[str, ...]]) -> Series:
     Raises
     ------
     EpidemiaError
-        If it has no joint replicates.
+        If it has fewer than two years.
     """
     place = {cell: number for number, cell in enumerate(truth.given)}
     years = sorted({year for year, *_ in truth.given}, key=int)

@@ -255,7 +255,7 @@ def judge(truth: Quantities, stated: FamilyPriors, published: bool = False) -> J
     Parameters
     ----------
     truth : Quantities
-    stated : Stated
+    stated : FamilyPriors
     published : bool
         Whether unreadable repeats are dropped, as in the published numbers. Otherwise each counts
         as the `make_flat_prior` prior, and never as a win.

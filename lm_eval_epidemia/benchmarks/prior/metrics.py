@@ -133,7 +133,7 @@ class JudgedTask(NamedTuple):
     ----------
     truth : Quantities
         Those that were asked.
-    stated : Stated or ndarray, shape (Q, G)
+    stated : FamilyPriors or ndarray, shape (Q, G)
         The priors; for a grid, the log-probabilities of its points.
     judged : Judged
         Unreadable answers count as the flat prior, and not as wins.
@@ -186,7 +186,7 @@ def judge_stated(
     ----------
     truth : Quantities
         The whole task.
-    stated : Stated, of shape (Q, R), or ndarray, shape (Q, G)
+    stated : FamilyPriors, of shape (Q, R), or ndarray, shape (Q, G)
     asked : ndarray of bool, shape (Q,)
         Of which quantities.
     """
@@ -248,7 +248,7 @@ def read_answers(line: str, truth: Quantities) -> FamilyPriors | Array:
 
     Returns
     -------
-    Stated or ndarray
+    FamilyPriors or ndarray
         Priors, shapes (Q, R); for a grid its log-probabilities, shape (Q, G). NaN if not asked or
         not readable: `find_asked` distinguishes these.
 

@@ -212,8 +212,8 @@ class Slices:
         Parameters
         ----------
         name : str
-        base : Choice
-        given : tuple of Choice
+        base : VariableLevel
+        given : tuple of VariableLevel
             Quarters of each are taken among the people whom those before it describe.
 
         Returns
