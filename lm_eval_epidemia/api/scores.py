@@ -74,8 +74,8 @@ class Score:
     population: float
     population_error: float
     l1_population: float
-    draws: Draws | None = field(compare=False)
-    population_draws: Draws | None = field(compare=False)
+    draws: Draws = field(compare=False)
+    population_draws: Draws = field(compare=False)
 
     @property
     def interval(self) -> tuple[float, float]:
