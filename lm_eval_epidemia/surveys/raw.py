@@ -228,10 +228,8 @@ def _members(
     official = [item for item in members if stem_of(item.filename) in expected]
     if len(members) != 1 and not official:
         found = ", ".join(item.filename for item in members) or "none"
-        raise EpidemiaError(
-            f"{name} must contain exactly one data file ({', '.join(FORMATS)}), found {found}: "
-            "unpack it and give the file itself"
-        )
+        fault = f"{name} must contain exactly one data file ({', '.join(FORMATS)}), found {found}"
+        raise EpidemiaError(f"{fault}: unpack it and give the file itself")
     return official or members
 
 
