@@ -194,7 +194,7 @@ def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
         aside = next(name for name in names if not name.exists())
         with paths.guard_write(aside):
             (folder / REGISTRY).rename(aside)
-        notices.warn("a registry set aside", f"{error}. It is now {aside.name}")
+        notices.warn("a registry set aside", f"{error}; it is now {aside.name}")
         truths = {}
     write_registry(folder, {**truths, key: add_seals(truth)})
 

@@ -239,7 +239,7 @@ def all_places() -> dict[str, list[Place]]:
                 notices.warn(
                     "record not here",
                     f"the truth of {place.key} is left out: the survey record of {place.survey} "
-                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in "
+                    f"is missing: put it into {paths.home() / 'surveys'}, or name it in "
                     f"{paths.RECORDS} or with --record",
                 )
     usable.sort(key=lambda place: _preference(place, known[place.survey]))

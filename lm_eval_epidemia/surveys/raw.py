@@ -145,15 +145,11 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
         )
     except (EpidemiaError, requests.exceptions.RequestException) as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
-        raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {error}. Run the command again to continue "
-            f"where it stopped, or, if the site requires a browser, {by_hand}"
-        ) from None
+        fault = f"{url} could not be downloaded{kept}: {error}"
+        raise EpidemiaError(f"{fault}; run the command again to continue, or {by_hand}") from None
     except ValueError:
-        raise EpidemiaError(
-            f"{url}: the file's sha256 is not {sha256}: the publisher replaced it, or it was "
-            f"damaged during download. Try again, or, if you trust the file, {by_hand}"
-        ) from None
+        fault = f"{url}: the file is damaged or was replaced: its sha256 is not {sha256}"
+        raise EpidemiaError(f"{fault}; try again, or, if you trust it, {by_hand}") from None
     return target
 
 

@@ -127,9 +127,7 @@ class Level(Strict):
         cuts = (self.at_least, self.above, self.up_to, self.below)
         cut = any(bound is not None for bound in cuts)
         if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
-            raise ValueError(
-                f"{self.label!r} needs one of 'codes', 'texts', 'names' and cut points"
-            )
+            raise ValueError(f"{self.label!r} needs one of 'codes', 'texts', 'names' or cut points")
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
             raise ValueError(f"level {self.label!r} has two cut points on one side: give only one")
         if cut and not self.intervals[0][0] <= self.intervals[0][1]:
