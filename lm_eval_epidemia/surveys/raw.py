@@ -146,7 +146,8 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
     except (EpidemiaError, requests.exceptions.RequestException) as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
         fault = f"{url} could not be downloaded{kept}: {error}"
-        raise EpidemiaError(f"{fault}; run the command again to continue, or {by_hand}") from None
+        way_out = f"run this again to continue, or, in a browser, {by_hand}"
+        raise EpidemiaError(f"{fault}; {way_out}") from None
     except ValueError:
         fault = f"{url}: the file is damaged or was replaced: its sha256 is not {sha256}"
         raise EpidemiaError(f"{fault}; try again, or, if you trust it, {by_hand}") from None
