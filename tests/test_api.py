@@ -226,7 +226,7 @@ try:
 except EpidemiaError as error:
     print(error)
 """)
-    needed = f"plot() needs altair, which is not installed. Install it with: {install('report')}"
+    needed = f"plot() needs altair, which is not installed: {install('report')}"
     assert said.splitlines() == ["100.0 2022", f"{len(all_tasks())} 22", needed]
 
 
@@ -259,7 +259,7 @@ for line in LINES:
 
 def test_a_wrong_name_and_then_the_missing_extra_are_said_before_any_work(tmp_path):
     """There are no results in 'nothing', which would be said if it were read first."""
-    extra = ", which is not installed. Install it with: "
+    extra = ", which is not installed: "
     needs = {
         "report nothing --html site": f"the site needs itables{extra}",
         "plot leaderboard nothing": f"the figure leaderboard needs altair{extra}",

@@ -206,7 +206,7 @@ def test_records_say_which_answers_are_ordered():
 
 
 def test_no_hash_depends_on_it():
-    """Nor do truths (`estimate.meaning` hashes a list of fields): fresh sets stay what they are."""
+    """Nor do truths (`meaning_of` hashes a list of fields): fresh sets stay what they are."""
     survey = find_record("gss")
     before = fresh.hash_of(survey, survey.official)
     party = [way.model_copy(update={"ordered": False}) for way in survey.variables["party"]]

@@ -99,7 +99,7 @@ def test_a_part_that_is_already_whole_is_taken(server, tmp_path):
 
 
 def test_another_file_than_the_known_one_is_refused(server, tmp_path):
-    with pytest.raises(EpidemiaError, match=r"sha256 is not 0000.*the publisher replaced it"):
+    with pytest.raises(EpidemiaError, match=r"replaced: its sha256 is not 0000"):
         get(f"{server}/file.zip", tmp_path / "file.zip", "0" * 64)
     assert list(tmp_path.glob("file.zip*")) == []
 

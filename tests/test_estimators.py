@@ -121,12 +121,14 @@ def test_a_task_that_counts_contradict_is_skipped_alone(home, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("n_eff", [[50.0, 200.0], [np.inf, np.inf]])
-def test_a_published_table_is_taken_as_it_is(n_eff):
+def test_a_published_table_is_taken_as_it_is(n_eff, monkeypatch):
     """With intervals: multinomial draws of the table's design; without: no sampling error."""
     p, weights = np.array([[0.3, 0.7], [0.6, 0.4]]), np.array([0.25, 0.75])
     names = "heroin_ever", ("age",), ("Yes", "No"), (("Young",), ("Old",))
     table = PublishedTable(*names, weights, p, np.array(n_eff), {}, ())
-    shares = published.convert_table(table, declared_task(LOW), {"age": "A"}, "nsduh_2022")
+    monkeypatch.setattr(published, "load_tables", lambda *_: [table])
+    task = declared_task(LOW)
+    shares = published.load_shares(find_record("nsduh"), "2022", (), [task])[task]
     made = estimate_task(shares, shares.schemes, 400)
     entry, has_error = made["entry"], bool(np.isfinite(n_eff).all())
     known, unknown = ("design", "iid") if has_error else ("iid", "design")

@@ -133,7 +133,7 @@ def test_without_torch_the_extra_is_named(tiny_llama, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(
         EpidemiaError,
-        match=r"needs torch, which is not installed. Install it with: pip install .*\[hf\]'",
+        match=r"needs torch, which is not installed: pip install .*\[hf\]'",
     ):
         demo.demo(tmp_path, models=[str(tiny_llama)])
 

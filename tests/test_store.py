@@ -285,7 +285,7 @@ def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
             store.load_truth(HEROIN)
         enter(0.5)
         assert store.load_truth(HEROIN).p[0, 0] == 0.5
-        assert f"It is now registry.json.set-aside-{number}" in caplog.text
+        assert f"it is now registry.json.set-aside-{number}" in caplog.text
     # What was set aside before stays.
     for number, text in enumerate(texts, start=1):
         assert (folder / f"registry.json.set-aside-{number}").read_text() == text

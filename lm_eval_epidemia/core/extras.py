@@ -52,6 +52,5 @@ def needs(extra: str, what: str) -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("lm_eval_epidemia"):
             raise
-        raise EpidemiaError(
-            f"{what} needs {error.name}, which is not installed. Install it with: {install(extra)}"
-        ) from None
+        needed = f"{what} needs {error.name}, which is not installed"
+        raise EpidemiaError(f"{needed}: {install(extra)}") from None

@@ -26,9 +26,8 @@ from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import published, write
 from lm_eval_epidemia.estimate.cells import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted
-from lm_eval_epidemia.estimate.meaning import FIELD, meaning_of
 from lm_eval_epidemia.estimate.prepare import prepare
-from lm_eval_epidemia.estimate.registry import read_registry
+from lm_eval_epidemia.estimate.registry import FIELD, meaning_of, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.estimate.store import built_groundtruth, folder_of, folders, list_available
 from lm_eval_epidemia.surveys.catalogue import find_own_records, find_record

@@ -247,7 +247,7 @@ def estimate_task(ready: Cells, schemes: Iterable[Scheme], replicates: int) -> d
     Parameters
     ----------
     ready : Cells
-        As `prepare` or `published.convert_table` returns it.
+        As `prepare` or `published.load_shares` returns it.
     schemes : iterable of {"iid", "design", "population"}
         The bootstraps that D_perfect may be taken from.
     replicates : int

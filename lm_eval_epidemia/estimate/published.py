@@ -12,7 +12,7 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalise_levels
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Record, Task
-from lm_eval_epidemia.surveys.tables import PublishedTable, load_tables
+from lm_eval_epidemia.surveys.tables import load_tables
 
 
 @dataclass(frozen=True)
@@ -66,46 +66,29 @@ class Published(Estimator[Shares]):
         return {"design" if draws else "iid": ready.n_eff}
 
 
-def convert_table(
-    table: PublishedTable, task: Task, columns: dict[str, str], survey: str
-) -> Shares:
-    """Convert a published table to the form of a task.
-
-    Parameters
-    ----------
-    table : PublishedTable
-    task : Task
-    columns : dict of str to str
-        Official column of the outcome and the condition.
-    survey : str
-        With its vintage, as the registry has it.
-    """
-    weights = equalise_levels(table.weights, table.cells, task, survey)
-    # A table's shares sum to 1 up to rounding: dividing them again would change bytes that ship.
-    return Shares(
-        survey=survey,
-        task=task,
-        estimator=Published(),
-        levels=table.levels,
-        given=list(table.cells),
-        columns=columns,
-        weights=weights / weights.sum() if task.equal else weights,
-        dropped=table.dropped,
-        absent=list(table.absent),
-        adjustments=[],
-        p=table.p,
-        n_eff=table.n_eff,
-    )
-
-
 def load_shares(
     entry: Record, vintage: str, raws: Sequence[Path], tasks: Sequence[Task]
 ) -> dict[Task, Shares]:
     """Read the published tables of a vintage; returns those of the tasks that have one."""
     tables = {(of.outcome, of.given): of for of in load_tables(entry, raws, vintage)}
-    shares = {}
+    shares, survey = {}, f"{entry.survey}_{vintage}"
     for task in tasks:
-        if (table := tables.get((task.outcome, task.given))) is not None:
-            columns = {v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)}
-            shares[task] = convert_table(table, task, columns, f"{entry.survey}_{vintage}")
+        if (table := tables.get((task.outcome, task.given))) is None:
+            continue
+        weights = equalise_levels(table.weights, table.cells, task, survey)
+        shares[task] = Shares(
+            survey=survey,
+            task=task,
+            estimator=Published(),
+            levels=table.levels,
+            given=list(table.cells),
+            columns={v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)},
+            # They sum to 1 up to rounding: dividing them again would change bytes that ship.
+            weights=weights / weights.sum() if task.equal else weights,
+            dropped=table.dropped,
+            absent=list(table.absent),
+            adjustments=[],
+            p=table.p,
+            n_eff=table.n_eff,
+        )
     return shares

@@ -2,11 +2,13 @@
 
 It lists the parquet files with their sha256. The metadata of the numbers (levels, columns,
 estimator, source) is in the registry itself, so every task's entry has a hash too: its *seal*, over
-the entry and the metadata of its survey and vintage.
+the entry and the metadata of its survey and vintage. Users draft a record, build it, and then
+improve its wording: of an own record an entry also keeps a hash of what is counted (`meaning_of`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterator
@@ -16,10 +18,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
-from lm_eval_epidemia.core import notices, paths
+from lm_eval_epidemia.core import notices, paths, store
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import State, describe_problem, read_once, seal_of, write_json
 from lm_eval_epidemia.estimate.sampling import Scheme
+from lm_eval_epidemia.surveys import catalogue
+from lm_eval_epidemia.surveys.record import Record, Task
 
 REGISTRY = "registry.json"
 
@@ -29,7 +32,7 @@ class Place(NamedTuple):
 
     folder: Path
     key: str
-    state: State
+    state: store.State
 
     @property
     def registry(self) -> Path:
@@ -102,7 +105,7 @@ def read_registry(folder: Path) -> dict[str, Any]:
     return _parse(path) if path.is_file() else {}
 
 
-@read_once
+@store.read_once
 def _parse(path: Path) -> dict[str, Any]:
     mend = (
         "'epidemia groundtruth build SURVEY' sets it aside and starts a new one; or delete it to "
@@ -111,7 +114,8 @@ def _parse(path: Path) -> dict[str, Any]:
     try:
         return _Registry.model_validate(json.loads(path.read_text(encoding="utf-8"))).truths
     except (ValueError, RecursionError) as error:
-        raise EpidemiaError(f"{path} is damaged ({describe_problem(error)}): {mend}") from None
+        fault = store.describe_problem(error)
+        raise EpidemiaError(f"{path} is damaged ({fault}): {mend}") from None
 
 
 def find_damaged(folder: Path) -> dict[str, str]:
@@ -121,7 +125,7 @@ def find_damaged(folder: Path) -> dict[str, str]:
         try:
             truth = _StoredTruth.model_validate(outline)
         except ValidationError as error:
-            wrong[key] = describe_problem(error)
+            wrong[key] = store.describe_problem(error)
         else:
             if key != f"{truth.survey}_{truth.vintage}":
                 wrong[key] = f"it is of {truth.survey} {truth.vintage}"
@@ -139,7 +143,7 @@ def entry_of(place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return _entry_of(place.registry, place, task)
 
 
-@read_once
+@store.read_once
 def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict[str, Any]]:
     truth = _parse(path)[place.key]
     entry = truth["tasks"][task]
@@ -147,7 +151,7 @@ def _entry_of(path: Path, place: Place, task: str) -> tuple[dict[str, Any], dict
     try:
         checked = _StoredTask.model_validate(entry)
     except ValidationError as error:
-        fault = f"is damaged ({describe_problem(error)})"
+        fault = f"is damaged ({store.describe_problem(error)})"
         raise EpidemiaError(f"{where} {fault}: {place.mend}") from None
     if checked.sha256 != seal(truth, task):
         raise EpidemiaError(f"{where} was changed (its hash does not match): {place.mend}")
@@ -158,7 +162,7 @@ def seal(truth: dict[str, Any], task: str) -> str:
     """Hash a task's entry with the metadata of its survey and vintage."""
     about = {name: value for name, value in truth.items() if name != "tasks"}
     entry = {name: value for name, value in truth["tasks"][task].items() if name != "sha256"}
-    return seal_of([about, task, entry])
+    return store.seal_of([about, task, entry])
 
 
 def add_seals(truth: dict[str, Any]) -> dict[str, Any]:
@@ -190,11 +194,76 @@ def enter(folder: Path, key: str, truth: dict[str, Any]) -> None:
         aside = next(name for name in names if not name.exists())
         with paths.guard_write(aside):
             (folder / REGISTRY).rename(aside)
-        notices.warn("a registry set aside", f"{error}. It is now {aside.name}")
+        notices.warn("a registry set aside", f"{error}; it is now {aside.name}")
         truths = {}
     write_registry(folder, {**truths, key: add_seals(truth)})
 
 
 def write_registry(folder: Path, truths: dict[str, Any]) -> None:
     """Write the registry of a folder, truths in the order of their keys."""
-    write_json(folder / REGISTRY, {"schema": 3, "truths": dict(sorted(truths.items()))})
+    store.write_json(folder / REGISTRY, {"schema": 3, "truths": dict(sorted(truths.items()))})
+
+
+# -- The part of a record that determines the numbers of a task -----------------------------------
+
+#: Where an entry has the hash of what is counted: the wording may change without a new build.
+FIELD = "record"
+#: What of a variable is counted, and what of that is words.
+COUNTED = {"column", "missing", "missing_texts", "both", "levels"}
+WORDS: Any = {"levels": {"__all__": {"phrase": True, "within": True}}}
+
+
+def meaning_of(survey: Record, task: Task, vintage: str) -> str:
+    """Hash the part of a record that determines a task's numbers.
+
+    Parameters
+    ----------
+    survey : Record
+    task : Task
+    vintage : str
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits. Labels are included; phrases, questions and titles are not.
+    """
+    asked = [part for name in (task.outcome, *task.given) for part in (name, *survey.parts(name))]
+    variables = {
+        name: [
+            way.model_dump(mode="json", exclude_defaults=True, include=COUNTED, exclude=WORDS)
+            for way in survey.ways(name, vintage)
+        ]
+        for name in sorted({*asked, *survey.margin_variables(vintage)})
+    }
+    rules: list[Any] = [
+        survey.design_of(vintage).model_dump(mode="json", exclude_defaults=True),
+        survey.model_dump(mode="json", include={"join", "universe"}),
+        survey.vintages[vintage].model_dump(mode="json", include={"year", "select", "adjustments"}),
+        task.model_dump(mode="json", include={"outcome", "given", "universe"})
+        | ({"equal": task.equal} if task.equal else {}),
+    ]
+    return hashlib.sha256(json.dumps([variables, rules]).encode()).hexdigest()
+
+
+def check_meaning(place: Place, task: str) -> None:
+    """Refuse the truth of a task whose record has since changed in what is counted.
+
+    Raises
+    ------
+    EpidemiaError
+        If it does.
+    """
+    recorded = entry_of(place, task)[1].get(FIELD)
+    if recorded is not None and recorded != _hash_current(task, place.vintage):
+        raise EpidemiaError(
+            f"the record of {task} has changed since its truth was built, in what is counted "
+            f"(levels, codes, weights or population): 'epidemia groundtruth build {place.survey} "
+            f"--vintage {place.vintage} --raw FILE' rebuilds it"
+        )
+
+
+@store.read_disk_once
+def _hash_current(task: str, vintage: str) -> str:
+    declared = catalogue.find_task(task)
+    survey = catalogue.find_record(declared.survey)
+    return meaning_of(survey, declared, vintage) if vintage in survey.vintages else ""

@@ -41,7 +41,7 @@ from lm_eval_epidemia.core.store import (
     sha256_of,
     stamp,
 )
-from lm_eval_epidemia.estimate.meaning import check_meaning
+from lm_eval_epidemia.estimate import registry
 from lm_eval_epidemia.estimate.registry import Place, entry_of, find_damaged, read_registry
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme
 from lm_eval_epidemia.surveys import catalogue, fresh
@@ -212,7 +212,7 @@ def _is_sound(name: str, place: Place) -> bool:
     try:
         for file in entry_of(place, name)[0]["files"].values():
             _check_hash(place, file)
-        check_meaning(place, name)
+        registry.check_meaning(place, name)
     except EpidemiaError as error:
         notices.warn("damaged ground truth", f"{name} is left out: {error}")
         return False
@@ -223,9 +223,8 @@ def _is_sound(name: str, place: Place) -> bool:
 def all_places() -> dict[str, list[Place]]:
     """Return every available vintage of every task, by task name; the one in use comes first."""
     usable, known, declared = _of_sets(), catalogue.records(), catalogue.all_tasks()
-    for folder, state in (
-        (folder, state) for base, state in list_bases() for folder in folders(base)
-    ):
+    bases = [(folder, state) for base, state in list_bases() for folder in folders(base)]
+    for folder, state in bases:
         wrong = find_damaged(folder)
         for place in (Place(folder, key, state) for key in read_registry(folder)):
             if place.key in wrong:
@@ -240,7 +239,7 @@ def all_places() -> dict[str, list[Place]]:
                 notices.warn(
                     "record not here",
                     f"the truth of {place.key} is left out: the survey record of {place.survey} "
-                    f"is missing. Put it into {paths.home() / 'surveys'}, or name it in "
+                    f"is missing: put it into {paths.home() / 'surveys'}, or name it in "
                     f"{paths.RECORDS} or with --record",
                 )
     usable.sort(key=lambda place: _preference(place, known[place.survey]))
@@ -330,7 +329,7 @@ def load_truth(name: str, vintage: str | None = None, state: State | None = None
         raise EpidemiaError(f"{name} has no ground truth here: {how}")
     place = places[0]
     before = stamp(place.registry)
-    check_meaning(place, name)
+    registry.check_meaning(place, name)
     try:
         return _load_truth(name, place, before)
     except EpidemiaError:

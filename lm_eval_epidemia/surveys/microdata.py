@@ -102,9 +102,8 @@ class Microdata:
 
     def can_estimate(self, task: Task) -> bool:
         apart = self.record.vintages[self.vintage].only_given
-        return all(name in self.variables for name in (task.outcome, *task.given)) and (
-            not apart or not apart.isdisjoint(task.given)
-        )
+        known = self.variables.keys() >= {task.outcome, *task.given}
+        return known and not (apart and apart.isdisjoint(task.given))
 
     def within(self, universe: Universe) -> NDArray[np.bool_]:
         """Return which records meet a restriction."""

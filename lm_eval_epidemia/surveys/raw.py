@@ -145,15 +145,12 @@ def fetch(url: str, target: Path, sha256: str | None, page: str, progress: bool 
         )
     except (EpidemiaError, requests.exceptions.RequestException) as error:
         kept = f" ({part.stat().st_size:,} bytes are kept)" if part.exists() else ""
-        raise EpidemiaError(
-            f"{url} could not be downloaded{kept}: {error}. Run the command again to continue "
-            f"where it stopped, or, if the site requires a browser, {by_hand}"
-        ) from None
+        fault = f"{url} could not be downloaded{kept}: {error}"
+        way_out = f"run this again to continue, or, in a browser, {by_hand}"
+        raise EpidemiaError(f"{fault}; {way_out}") from None
     except ValueError:
-        raise EpidemiaError(
-            f"{url}: the file's sha256 is not {sha256}: the publisher replaced it, or it was "
-            f"damaged during download. Try again, or, if you trust the file, {by_hand}"
-        ) from None
+        fault = f"{url}: the file is damaged or was replaced: its sha256 is not {sha256}"
+        raise EpidemiaError(f"{fault}; try again, or, if you trust it, {by_hand}") from None
     return target
 
 
@@ -228,10 +225,8 @@ def _members(
     official = [item for item in members if stem_of(item.filename) in expected]
     if len(members) != 1 and not official:
         found = ", ".join(item.filename for item in members) or "none"
-        raise EpidemiaError(
-            f"{name} must contain exactly one data file ({', '.join(FORMATS)}), found {found}: "
-            "unpack it and give the file itself"
-        )
+        fault = f"{name} must contain exactly one data file ({', '.join(FORMATS)}), found {found}"
+        raise EpidemiaError(f"{fault}: unpack it and give the file itself")
     return official or members
 
 

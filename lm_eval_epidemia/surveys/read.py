@@ -313,10 +313,8 @@ def read_columns(
         if name not in small:
             frame[name] = round_float32(frame[name].to_numpy())
         if (endless := np.isinf(frame[name].to_numpy())).any():
-            raise EpidemiaError(
-                f"{path.name}: column {name} is infinite in {format_rows(endless)}: use the "
-                "official file"
-            )
+            fault = f"{path.name}: column {name} is infinite in {format_rows(endless)}"
+            raise EpidemiaError(f"{fault}: use the official file")
     return frame
 
 
@@ -400,10 +398,8 @@ def read_grids(path: Path, rows: int | None = None) -> list[list[list[Any]]]:
         elif path.name == factbook.FILE:
             sheets = [pd.DataFrame(sheet[:rows], dtype=object) for sheet in factbook.sheets(path)]
         else:
-            raise EpidemiaError(
-                f"{path.name} is not a table (given {suffix}, expected .xlsx, .xls, .csv, .parquet "
-                f"or {factbook.FILE})"
-            )
+            known = f".xlsx, .xls, .csv, .parquet or {factbook.FILE}"
+            raise EpidemiaError(f"{path.name} is not a table (given {suffix}, expected {known})")
     return [sheet.where(sheet.notna(), None).to_numpy().tolist() for sheet in sheets]
 
 

@@ -424,13 +424,8 @@ class Record(Strict):
 
     def margin_variables(self, vintage: str) -> list[str]:
         """Return the variables by which the adjustments of a vintage weigh."""
-        return [
-            variable
-            for adjustment in self.vintages[vintage].adjustments
-            if isinstance(adjustment, Rake)
-            for margin in adjustment.margins
-            for variable in margin.variables
-        ]
+        rakes = [rule for rule in self.vintages[vintage].adjustments if isinstance(rule, Rake)]
+        return [name for rake in rakes for margin in rake.margins for name in margin.variables]
 
     @property
     def all_tasks(self) -> tuple[Task, ...]:

@@ -197,10 +197,8 @@ def choose_vintage(
         # Two vintages of one year are the official file and what a known subset of it allows.
         if len({entries[name].year for name in candidates}) == 1:
             return candidates[0]
-    raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows): "
-        f"give --vintage {' or '.join(viable or rows)}"
-    )
+    fault = f"cannot tell which vintage of {record.survey} {file} is ({max(rows.values()):,} rows)"
+    raise EpidemiaError(f"{fault}: give --vintage {' or '.join(viable or rows)}")
 
 
 def read_codes(frame: pd.DataFrame, column: str, file: str) -> NDArray[np.float64]:

@@ -187,11 +187,8 @@ def _number_rows(
         cells = {header: row[column] for header, column in place.column.items()}
         names = [cells[f"rows {variable}"] for variable in table.given]
         name = ", ".join(" ".join(str(each).split()) for each in names)
-        others = [
-            c
-            for c, t in table.where.items()
-            if normalise_text(cells[f"where {c}"]) != normalise_text(t)
-        ]
+        where = [(cells[f"where {header}"], text) for header, text in table.where.items()]
+        other = any(normalise_text(cell) != normalise_text(text) for cell, text in where)
         printed = {
             level.label: _read_number(cells[f"share {level.label}"])
             for level in outcome
@@ -199,7 +196,7 @@ def _number_rows(
         }
         size = _read_number(cells["size"]) if table.size else 1.0
         blank = np.isnan([size, *printed.values()])
-        if not all(map(normalise_text, names)) or others or blank.all():
+        if not all(map(normalise_text, names)) or other or blank.all():
             continue  # an empty line, a footnote, or a row about something else
         matched = [_match(levels, each) for levels, each in zip(given, names, strict=True)]
         number = tuple(n for n in matched if n is not None)
@@ -231,10 +228,8 @@ def _number_rows(
             f"or add them as levels of {', '.join(table.given)} or to 'leave_out'"
         )
     if not rows:
-        raise EpidemiaError(
-            f"{file}: no row of the table matches a level of {', '.join(table.given)}: expected "
-            f"names such as {given[0][0].label!r}"
-        )
+        fault = f"{file}: no row of the table matches a level of {', '.join(table.given)}"
+        raise EpidemiaError(f"{fault}: expected names such as {given[0][0].label!r}")
     return dict(sorted(rows.items())), dict(dropped)
 
 
@@ -324,10 +319,8 @@ def tables_vintage(record: Record, paths: Sequence[Path], given: str | None) -> 
     for text in (" ".join(titles), " ".join(names)):
         if len(named := [v for v in candidates if _years(text, record.vintages[v])]) == 1:
             return named[0]
-    raise EpidemiaError(
-        f"cannot tell which vintage of {record.survey} {names[0]} is: give --vintage "
-        f"{' or '.join(candidates)}"
-    )
+    fault = f"cannot tell which vintage of {record.survey} {names[0]} is"
+    raise EpidemiaError(f"{fault}: give --vintage {' or '.join(candidates)}")
 
 
 def load_tables(record: Record, paths: Sequence[Path], vintage: str) -> list[PublishedTable]:
@@ -372,10 +365,8 @@ def _years_of(entry: Vintage, names: Sequence[str]) -> dict[str, int]:
     years = {stem: file.year for file in entry.files for stem in file.stems if file.year}
     of_names = {name: years.get(stem_of(name)) for name in names}
     if years and sorted(map(str, of_names.values())) != sorted(str(f.year) for f in entry.files):
-        raise EpidemiaError(
-            f"given {', '.join(names)}, expected {entry.needed}: one file per year, with these "
-            f"names, from {entry.page}"
-        )
+        fault = f"given {', '.join(names)}, expected {entry.needed}"
+        raise EpidemiaError(f"{fault}: one file per year, with these names, from {entry.page}")
     return {name: year for name, year in of_names.items() if year}
 
 
@@ -396,10 +387,8 @@ def _locate(
                 return file, place
             missing = place
     lacking = "; ".join(" or ".join(headers[name]) for name in missing)
-    raise EpidemiaError(
-        f"{', '.join(grids)} has no table of {table.said} (it lacks the header {lacking}): give "
-        f"{entry.needed} ({entry.page})"
-    )
+    fault = f"{', '.join(grids)} has no table of {table.said} (it lacks the header {lacking})"
+    raise EpidemiaError(f"{fault}: give {entry.needed} ({entry.page})")
 
 
 def _check_year(
@@ -420,10 +409,8 @@ def _check_year(
         return
     for name, entry in record.vintages.items():
         if not year and entry.tables and _years(head, entry):
-            raise EpidemiaError(
-                f"{file} is the table of {record.survey} {name}, not {vintage}: give --vintage "
-                f"{name}, or the {vintage} file"
-            )
+            fault = f"{file} is the table of {record.survey} {name}, not {vintage}"
+            raise EpidemiaError(f"{fault}: give --vintage {name}, or the {vintage} file")
     raise EpidemiaError(
         f"{file} is a table of {', '.join(dict.fromkeys(printed))}, not {said}: give the file of "
         f"{said}, or add a vintage to the record of {record.survey}"

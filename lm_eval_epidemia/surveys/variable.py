@@ -127,9 +127,7 @@ class Level(Strict):
         cuts = (self.at_least, self.above, self.up_to, self.below)
         cut = any(bound is not None for bound in cuts)
         if cut + bool(self.codes) + bool(self.names) + bool(self.texts) != 1:
-            raise ValueError(
-                f"level {self.label!r} needs one of 'codes', 'texts', 'names' and cut points"
-            )
+            raise ValueError(f"{self.label!r} needs one of 'codes', 'texts', 'names' or cut points")
         if None not in (self.at_least, self.above) or None not in (self.up_to, self.below):
             raise ValueError(f"level {self.label!r} has two cut points on one side: give only one")
         if cut and not self.intervals[0][0] <= self.intervals[0][1]:
@@ -282,9 +280,8 @@ class Variable(Strict):
                 pair = f"{levels[later].label!r} and {levels[earlier].label!r}"
                 yield ("levels", later), f"{pair} both include {both} of {column}: {give}"
         # Between cut points 'missing' is a hole; a level that lists its codes has no use for one.
-        for later, earlier, both in _find_shared_codes(
-            [*(level.codes for level in levels), self.missing]
-        ):
+        listed = [*(level.codes for level in levels), self.missing]
+        for later, earlier, both in _find_shared_codes(listed):
             if later == len(levels):
                 fault = f"{levels[earlier].label!r} includes {both}, which 'missing' drops: {give}"
                 yield ("levels", earlier), fault
@@ -391,12 +388,8 @@ def add_joint_outcomes(
         for name, outcome in outcomes.items()
         for field, fault in _faults_of_joint(outcome, plain, outcomes)
     )
-    return {
-        name: outcomes[name].ways([plain[part] for part in outcomes[name].both])
-        if name in outcomes
-        else plain[name]
-        for name in written
-    }
+    every = plain | {n: of.ways([plain[part] for part in of.both]) for n, of in outcomes.items()}
+    return {name: every[name] for name in written}
 
 
 def _faults_of_joint(

@@ -128,7 +128,6 @@ def _of_parquet(path: Path, file: int) -> Header:
     import pyarrow.parquet
 
     types = pa.types
-    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null, types.is_decimal)
 
     def kind(held: Any) -> Kind:
         if isinstance(held, pa.DictionaryType):
@@ -137,7 +136,8 @@ def _of_parquet(path: Path, file: int) -> Header:
             return "texts"
         if types.is_temporal(held):
             return "dates"
-        return "numbers" if any(is_one(held) for is_one in plain) else "other"
+        number = types.is_primitive(held) or types.is_null(held) or types.is_decimal(held)
+        return "numbers" if number else "other"
 
     with pyarrow.parquet.ParquetFile(path) as opened:
         fields = enumerate(opened.schema_arrow, 1)

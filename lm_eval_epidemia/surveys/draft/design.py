@@ -363,10 +363,8 @@ def rows_of(read: Files, guess: Guess, wishes: DraftOptions) -> UsedRows:
         else:
             fault = single_units(frame[keep], strata, psu)
         if fault and named:
-            raise EpidemiaError(
-                f"--strata {strata or NONE} --psu {psu or NONE}: {fault}: give --strata none "
-                "--psu none, or correct the columns"
-            )
+            what = f"--strata {strata or NONE} --psu {psu or NONE}: {fault}"
+            raise EpidemiaError(f"{what}: give --strata none --psu none, or correct the columns")
         if fault:
             checks.append(f"{looking} {fault}: not used")
             strata = psu = ""

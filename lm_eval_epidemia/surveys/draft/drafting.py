@@ -119,12 +119,8 @@ def draft_record(
     with open_raw(files) as unpacked:
         given = [path for path in files if suffix_of(path.name) != SETUP]
         read = describe_files(given, unpacked, wishes)
-        options = {"--outcomes": wishes.outcomes or (), "--given": wishes.given or ()}
-        named = {
-            option: [read.column(name, option) for name in names]
-            for option, names in options.items()
-            if names
-        }
+        wished = (("--outcomes", wishes.outcomes), ("--given", wishes.given))
+        named = {of: [read.column(name, of) for name in names] for of, names in wished if names}
         asked_for = {column.name for columns in named.values() for column in columns}
         guess = design.inspect_weights(read, design.guess_design(read.usable), wishes, asked_for)
         rows = design.rows_of(read, guess, wishes)
@@ -147,9 +143,8 @@ def draft_record(
         # As a build will: every code is that of a level, or missing.
         text = record_text(source, variables, plans, read.left_out)
         data = load_microdata(read_record(text), files)
-        plans = tasks.plan_tasks(
-            outcomes, conditions, tasks.TASKS, partial(tasks.is_possible, data)
-        )
+        possible = partial(tasks.is_possible, data)
+        plans = tasks.plan_tasks(outcomes, conditions, tasks.TASKS, possible)
         if not plans:
             raise EpidemiaError(
                 f"{read.names}: no outcome and condition were both answered by {tasks.PEOPLE} "
@@ -262,10 +257,7 @@ def _chosen(variables: list[Draft], named: Named) -> tuple[list[Draft], list[Dra
         if not conditions:
             conditions = [draft for draft in free if len(draft.levels) <= 6 and draft.most < 0.9]
             conditions = conditions[: min(3, len(free) // 2)]
-            notes = [
-                "no column looks like age, sex, race, education, income, region or marital status, "
-                "so other columns with few answers serve as conditions"
-            ]
+            notes = ["no column looks like age, sex, race or the like: others serve as conditions"]
     if outcomes is None:
         most = -(-tasks.TASKS // max(min(tasks.EACH, len(conditions)), 1))
         outcomes = tasks.outcomes_of(variables, conditions, most)

@@ -197,9 +197,8 @@ def _of_texts(draft: Draft, tally: Tally) -> Draft | str:
     if weak := [text for text in kept if words.find_no_answer(labels[text]) == "weak"]:
         checks.append(f"kept as an answer, or is it none? {_join_items(weak)}")
     if silent:
-        checks.append(
-            f"treated as missing: {_join_items(shorten_text(clean_text(t), 60) for t in silent)}"
-        )
+        short = _join_items(shorten_text(clean_text(text), 60) for text in silent)
+        checks.append(f"treated as missing: {short}")
     labelled = draft._replace(missing_texts=tuple(silent), labelled=bool(column.labels))
     return labelled.answered(levels, checks)
 
@@ -285,6 +284,9 @@ def _levels(
     ]
 
 
+_BARE = "made a level, though without a label"
+
+
 def _categories(draft: Draft, weight: dict[float, float], meant: dict[float, str]) -> Draft | str:
     """Make a level of every labelled code, and of the few that have no label."""
     nobody = [code for code in meant if code not in weight]
@@ -298,9 +300,7 @@ def _categories(draft: Draft, weight: dict[float, float], meant: dict[float, str
     labels = [names.get(code, quote_number(code)) for code in codes]
     checks, asides = _look_alikes(labels, [level.label for level in levels]), []
     if bare := [code for code in codes if code not in meant]:
-        checks.append(
-            f"made a level, though without a label: {_join_items(map(quote_number, bare))}"
-        )
+        checks.append(f"{_BARE}: {_join_items(map(quote_number, bare))}")
     if between:
         listed = _join_items(map(quote_number, between))
         asides.append(f"nobody has {listed}, though people have codes on both sides")
@@ -334,9 +334,7 @@ def _amounts(
             told = measure_of(draft.column, draft.kind, tally.whole, len(weight), topped)
             draft = draft._replace(measure=told)
     if bare_ends := [code for code in high if code not in meant]:
-        checks.append(
-            f"made a level, though without a label: {_join_items(map(quote_number, bare_ends))}"
-        )
+        checks.append(f"{_BARE}: {_join_items(map(quote_number, bare_ends))}")
     among = [code for code in meant if code in weight and code not in low and code not in high]
     if among and inner.sum() > VALUES:
         asides.append(f"treated as a number despite its label: {_labelled(among, meant)}")
