@@ -219,8 +219,8 @@ def _with_notes(
         notes.append((names[run], "answers", text))
     if apart := replicates.find_conflicts(drawn.sample for drawn in scores["draws"] if drawn):
         text = (
-            f"models were scored with different replicates of one survey ({few(sorted(apart))}). "
-            "Differences between them have no error there and count as ties: run one again"
+            f"models were scored with different replicates of one survey ({few(sorted(apart))}), so "
+            "differences between them have no error there and count as ties: run one again"
         )
         notes.append(("", "replicates", text))
     told = [(to_printable(run), kind, to_printable(text)) for run, kind, text in notes]
@@ -250,10 +250,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str | None:
         return "written by an older version, or without our hook; run it again"
     if row.seen < 1 and row.said is not None and not isinstance(row.said, str):
         return "--limit left too few of them; raise it"
-    return (
-        "the file has no draws for them. If the truth had no replicates, rebuild it ('epidemia "
-        "groundtruth build SURVEY --raw FILE'); then run them again"
-    )
+    return "the file has no draws for them; run them again"
 
 
 def _without_answers(row: Any) -> str | None:
