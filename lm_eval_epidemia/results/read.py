@@ -219,8 +219,8 @@ def _with_notes(
         notes.append((names[run], "answers", text))
     if apart := replicates.find_conflicts(drawn.sample for drawn in scores["draws"] if drawn):
         text = (
-            f"models were scored with different replicates of one survey ({few(sorted(apart))}), so "
-            "differences between them have no error there and count as ties: run one again"
+            f"models were scored with different replicates of one survey ({few(sorted(apart))}), "
+            "so differences between them have no error there and count as ties: run one again"
         )
         notes.append(("", "replicates", text))
     told = [(to_printable(run), kind, to_printable(text)) for run, kind, text in notes]
