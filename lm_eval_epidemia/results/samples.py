@@ -173,7 +173,7 @@ def answers_of(results: Path, asked: LeafKey, kept: Any = None) -> TaskAnswers |
     Parameters
     ----------
     results : Path
-    asked : Asked
+    asked : LeafKey
     kept : str, optional
         The line that the file keeps. Samples beside the file are read where there is none, or it
         lacks the answers under each ordering.
