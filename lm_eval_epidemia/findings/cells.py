@@ -41,7 +41,7 @@ class AnsweredGroup(NamedTuple):
     run : int
         -1 for a known respondent.
     group : str
-    tasks : dict of Asked to (Part, Elicited)
+    tasks : dict of LeafKey to (Part, Elicited)
         The completely asked cells, and the elicited answers.
     who : str
         The name of a known respondent.
@@ -152,7 +152,7 @@ def join_truth(
 
     Parameters
     ----------
-    asked : Asked
+    asked : LeafKey
     own : TaskAnswers
     cells : sequence of int, optional
         Numbers of answered cells, in ascending order; all by default.

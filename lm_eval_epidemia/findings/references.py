@@ -164,19 +164,18 @@ def find_changed(scores: pd.DataFrame) -> pd.Series:
 
 
 @lru_cache(maxsize=4096)
-def _score_population_in(task: str, fingerprint: str) -> Array | None:
-    """Score knowing the population in other surveys of it; (B,), uncut, or None.
+def _score_population_in(task: str, fingerprint: str) -> Array:
+    """Score knowing the population in other surveys of it; (B,), uncut.
 
     The difference between population and survey is that of the survey's replicates.
     """
     part = part_of(store.load_truth(task))
-    if (draws := Measured(part, Elicited(part.p)).score_population_draws) is None:
-        return None
+    draws = Measured(part, Elicited(part.p)).score_population_draws
     return np.clip(draws.at, 0, 200) if len(draws.at) else np.array([100.0])
 
 
 def score_population(tasks: Iterable[str]) -> dict[str, float]:
-    """Score knowing the population, over whole tasks; NaN if one has no replicates.
+    """Score knowing the population, over whole tasks.
 
     Returns
     -------
@@ -184,12 +183,9 @@ def score_population(tasks: Iterable[str]) -> dict[str, float]:
         ``value`` and ``error`` (mean and spread over replicate surveys), ``low`` and ``high`` (the
         ends of their 95 % range), ``tasks``.
     """
-    known = [
+    scores = [
         _score_population_in(task, store.load_truth(task).fingerprint) for task in sorted(tasks)
     ]
-    scores = [at for at in known if at is not None]
-    if not scores or len(scores) < len(known):
-        return {"value": math.nan}
     # Surveys are independent of one another: it is all the same which replicates meet.
     replicates = max(map(len, scores))
     means = np.mean([np.resize(at, replicates) for at in scores], axis=0).clip(max=100)

@@ -92,21 +92,17 @@ def share_runs(results: Results, out: Path, dataset: str | None = None) -> Share
     tasks = add_interval(tasks.assign(error=own_errors([*tasks["draws"]])), tasks)
     alike = Counter(_public_as(run) for _, run in runs.iterrows())
     for number, run in runs.iterrows():
-        name = run["name"]
-        of = means[means["run"] == number]
-        if why := _unfit(run, of, alike[_public_as(run)] > 1):
+        name, of, own = run["name"], means[means["run"] == number], scores[scores["run"] == number]
+        shared = of[[not list_groups()[group].predicts for group in of["group"]]]
+        if not (why := _unfit(run, of, alike[_public_as(run)] > 1)):
+            said = {row["group"]: _format_notes(run, row, own) for _, row in shared.iterrows()}
+            try:
+                of_run = tasks[tasks["run"] == number]
+                record = eee.make_record(run, shared, of_run, said, dataset)
+            except (OSError, ValueError) as error:
+                why = str(error)
+        if why:
             lines.append(f"{name}: left out, {why}")
-            continue
-        columns = [*of["group"]]
-        of = of[[not list_groups()[group].predicts for group in of["group"]]]
-        said = {
-            row["group"]: _format_notes(run, row, scores[scores["run"] == number])
-            for _, row in of.iterrows()
-        }
-        try:
-            record = eee.make_record(run, of, tasks[tasks["run"] == number], said, dataset)
-        except (OSError, ValueError) as error:
-            lines.append(f"{name}: left out, {error}")
             continue
         folder, file = eee.model_folder(run["weights"]), f"{record['evaluation_id'][-36:]}.json"
         above = folder if len(folder.parts) > 1 else Path("unknown") / folder
@@ -117,19 +113,17 @@ def share_runs(results: Results, out: Path, dataset: str | None = None) -> Share
                 f"{name}: {model} is assumed to be a model on the Hub: if it is a folder, run it "
                 f"as ./{model}"
             )
-        own = results.scores[results.scores["run"] == number]
-        if missing := int(own["value"].isna().sum()):
+        if missing := int(results.scores["value"][results.scores["run"] == number].isna().sum()):
             lines.append(f"{name}: {plural(missing, 'task')} without a score left out")
         if dataset is None:
             continue
         entries = [
             _entry(row, said[row["group"]], dataset)
-            for _, row in of.iterrows()
-            for of in [scores[(scores["run"] == number) & (scores["group"] == row["group"])]]
-            if all(WAYS[way].exported for way in of["way"])
+            for _, row in shared.iterrows()
+            if all(WAYS[way].exported for way in own["way"][own["group"] == row["group"]])
         ]
         listed = [entry["dataset"]["task_id"] for entry in entries]
-        if beside := [column for column in columns if column not in listed]:
+        if beside := [group for group in of["group"] if group not in listed]:
             lines.append(
                 f"{name}: {few(beside)} not written to .eval_results, as a prediction or "
                 "as questions that are not exported"

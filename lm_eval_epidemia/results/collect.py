@@ -135,13 +135,16 @@ def _unknown(path: Path, file: decode.ResultFile) -> list[str]:
         kind, survey = _kind_of(name)
         kinds[kind].append(name)
         surveys |= {survey: None} if survey else {}
-    places = {"quantities": find_built_folder(), "fresh": find_fresh_folder(), "home": home()}
-    reasons = {
-        kind: text.format(surveys=few(list(surveys)), **places)
-        for kind, text in KNOWN["unknown"].items()
+    places: dict[str, Any] = {
+        "quantities": find_built_folder(),
+        "fresh": find_fresh_folder(),
+        "home": home(),
     }
+    places["surveys"] = few([*surveys])
     return [
-        f"{path}: left out {few(names)}: {reasons[kind]}" for kind, names in kinds.items() if names
+        f"{path}: left out {few(names)}: {KNOWN['unknown'][kind].format(**places)}"
+        for kind, names in kinds.items()
+        if names
     ]
 
 
@@ -228,9 +231,7 @@ def _below(folder: Path) -> Iterator[Path]:
             continue
         read.add(os.path.realpath(base))
         # A folder of that name is no result file, which is said when it is read.
-        names = (*files, *below)
-        paths = (Path(base) / name for name in names)
-        yield from (path for path in paths if _may_be_results(path))
+        yield from filter(_may_be_results, (Path(base) / name for name in (*files, *below)))
 
 
 def _may_be_results(path: Path) -> bool:
@@ -247,16 +248,13 @@ def result_files(folders: Iterable[Path]) -> list[Path]:
     """Return the result files in folders, each once even if links repeat it."""
     files: dict[str, Path] = {}
     for folder in folders:
-        # Unlike Path's, False where it may not be looked at.
-        if not os.path.exists(folder):  # noqa: PTH110
-            raise EpidemiaError(
-                f"{folder} does not exist: give the folder that lm_eval wrote (--output_path)"
-            )
-        here = [folder] if folder.is_file() else sorted(_below(folder))
+        # Unlike Path's, these are False where it may not be looked at.
+        here = [folder] if os.path.isfile(folder) else sorted(_below(folder))  # noqa: PTH113
         if not here:
+            is_there = os.path.exists(folder)  # noqa: PTH110
+            why = "holds no results_*.json" if is_there else "does not exist"
             raise EpidemiaError(
-                f"{folder} holds no results_*.json: give the folder that lm_eval wrote "
-                "(--output_path)"
+                f"{folder} {why}: give the folder that lm_eval wrote (--output_path)"
             )
         for file in here:
             # Samples lie beside the file itself, not beside a link to it.

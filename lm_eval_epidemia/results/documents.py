@@ -13,12 +13,11 @@ import msgspec
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import list_leaves
-from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.results import decode
 from lm_eval_epidemia.results.decode import ResultFile, read_number, to_printable, to_text
 from lm_eval_epidemia.results.naming import is_chat
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.samples import stamp_of
+from lm_eval_epidemia.results.samples import read_lines, stamp_of
 
 #: Of a task's configuration, what makes its prompts, whatever the chat template.
 ASKED_BY = (
@@ -167,24 +166,12 @@ def samples_of(answered: AnsweredTask, cluster: str = "") -> pd.DataFrame:
     names = [*dict.fromkeys(metric.name for metric in answered.metrics())]
     decoder: Any = msgspec.json.Decoder(dict[str, Any])
     rows: list[list[Any]] = []
-    at = 0
-    try:
-        with answered.samples.open("rb") as file:
-            for text in file:
-                at += 1
-                if text.strip():
-                    told = decode_line(decoder, text, dict[str, Any])
-                    rows.append([*_row(told, cluster), *(_read_value(told.get(x)) for x in names)])
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise EpidemiaError(
-            f"{answered.samples}, line {at} is not a sample of {answered.task} ({error}). Was the "
-            "run interrupted while writing, or is its lm-eval older than 0.4.3, which does not "
-            "name documents? Run it again with --log_samples"
-        ) from None
-    except OSError as error:
-        raise EpidemiaError(
-            f"{answered.samples} cannot be read ({error.strerror or error})"
-        ) from None
+
+    def read(text: bytes) -> None:
+        told = decode_line(decoder, text, dict[str, Any])
+        rows.append([*_row(told, cluster), *(_read_value(told.get(x)) for x in names)])
+
+    read_lines(answered.samples, answered.task, read)
     table = pd.DataFrame(rows, columns=[*ROW[:3], "prompt", "target", "cluster", *names])
     return table.assign(number=table.groupby(ROW[:3]).cumcount())
 

@@ -203,24 +203,26 @@ def _with_notes(
         of: replicates.find_conflicts(drawn.sample for drawn in draws if drawn)
         for of, draws in scores["draws"].groupby([scores["run"], scores["group"]])
     }
-    rows = [(row, unfit[row.run, row.group]) for row in scores.itertuples()]
-    clashing = [bool(row.draws) and row.draws.sample in apart for row, apart in rows]
+    clashes = [unfit[of] for of in zip(scores["run"], scores["group"], strict=True)]
+    pairs = zip(scores["draws"], clashes, strict=True)
+    clashing = [drawn is not None and drawn.sample in samples for drawn, samples in pairs]
     scores.loc[clashing, ["draws", "population"]] = None
-    rows = [(row, unfit[row.run, row.group]) for row in scores.itertuples()]
-    no_error = pd.Series([_without_error(*of, older_files) for of in rows], dtype=object)
+    rows = [*scores.itertuples()]
+    whys = [_without_error(*of, older_files) for of in zip(rows, clashes, strict=True)]
+    no_error = pd.Series(whys, dtype=object)
     reasons: dict[int, list[str]] = defaultdict(list)
     for (run, why), of in scores.groupby(["run", no_error], sort=False):
         reasons[run].append(f"{_count_tasks(of)}: {why}")
     for run, listed in reasons.items():
         notes.append((names[run], "errors", f"no errors (N/A) for {'; for '.join(listed)}"))
-    no_answers = pd.Series([_without_answers(row) for row, _ in rows], dtype=object)
+    no_answers = pd.Series(map(_without_answers, rows), dtype=object)
     for (run, why), of in scores.groupby(["run", no_answers]):
         text = f"tables from recorded answers leave out {_count_tasks(of)}, {why}: run them again"
         notes.append((names[run], "answers", text))
     if apart := replicates.find_conflicts(drawn.sample for drawn in scores["draws"] if drawn):
         text = (
-            f"models were scored with different replicates of one survey ({few(sorted(apart))}). "
-            "Differences between them have no error there and count as ties: run one again"
+            f"models were scored with different replicates of one survey ({few(sorted(apart))}), "
+            "so differences between them have no error there and count as ties: run one again"
         )
         notes.append(("", "replicates", text))
     told = [(to_printable(run), kind, to_printable(text)) for run, kind, text in notes]
@@ -250,10 +252,7 @@ def _without_error(row: Any, unfit: set[str], older: set[Path]) -> str | None:
         return "written by an older version, or without our hook; run it again"
     if row.seen < 1 and row.said is not None and not isinstance(row.said, str):
         return "--limit left too few of them; raise it"
-    return (
-        "the file has no draws for them. If the truth had no replicates, rebuild it ('epidemia "
-        "groundtruth build SURVEY --raw FILE'); then run them again"
-    )
+    return "the file has no draws for them; run them again"
 
 
 def _without_answers(row: Any) -> str | None:

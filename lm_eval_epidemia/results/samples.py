@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,56 +78,55 @@ def _make_line_type(way: Way) -> type[msgspec.Struct]:
 
 
 #: What comes of a line that lm-eval did not write for the task.
-NOT_A_SAMPLE = (msgspec.DecodeError, ValueError, TypeError, IndexError, RecursionError)
+NOT_A_SAMPLE = (msgspec.MsgspecError, ValueError, TypeError, IndexError, RecursionError)
 
 
-def answers_in(path: Path, asked: LeafKey) -> list[Any]:
-    """Read the answers to the prompts of a task, a line at a time.
-
-    Parameters
-    ----------
-    path : Path
-        May be of any size: lines are read one by one, and only the parts that scores need.
-    asked : Asked
+def read_lines(path: Path, name: str, read: Callable[[bytes], None]) -> None:
+    """Read a file of samples a line at a time: it may be of any size.
 
     Raises
     ------
     EpidemiaError
         If the file cannot be read, or a line is not one that lm-eval writes for such a task.
     """
-    way = WAYS[asked.way]
-    truth = way.load(asked.task)
-    answers: list[Any] = []
-    decoder: Any = msgspec.json.Decoder(_make_line_type(way))
     try:
         with path.open("rb") as file:
             for number, text in enumerate(file, start=1):
-                if not text.strip():
-                    continue
                 try:
-                    line = decoder.decode(text)
-                    if line.doc.task != truth.task:
-                        raise ValueError(f"it is of {line.doc.task}")
-                    if not 0 <= line.doc.cell < len(truth.given):
-                        raise ValueError(f"cell {line.doc.cell} of {len(truth.given)}")
-                    if is_withheld(line.filtered_resps):
-                        continue
-                    answer = way.read(line.doc, line.filtered_resps)
-                    way.check(answer, answers[0] if answers else answer, truth)
-                    answers.append(answer)
+                    if text.strip():
+                        read(text)
                 except NOT_A_SAMPLE as error:
                     raise EpidemiaError(
-                        f"{path}, line {number} is not a sample of {in_way(*asked)} as "
-                        f"lm-eval writes it ({error}). Was the run interrupted while writing? "
-                        "Run it again with --log_samples"
+                        f"{path}, line {number} is not a sample of {name} as lm-eval writes it "
+                        f"({error}): run it again with --log_samples"
                     ) from None
     except OSError as error:
         raise EpidemiaError(f"{path} cannot be read ({error.strerror or error})") from None
+
+
+def answers_in(path: Path, asked: LeafKey) -> list[Any]:
+    """Read the answers to the prompts of a task; only the parts that scores need."""
+    way, answers = WAYS[asked.way], list[Any]()
+    truth = way.load(asked.task)
+    decoder: Any = msgspec.json.Decoder(_make_line_type(way))
+
+    def read(text: bytes) -> None:
+        line = decoder.decode(text)
+        if line.doc.task != truth.task:
+            raise ValueError(f"it is of {line.doc.task}")
+        if not 0 <= line.doc.cell < len(truth.given):
+            raise ValueError(f"cell {line.doc.cell} of {len(truth.given)}")
+        if not is_withheld(line.filtered_resps):
+            answer = way.read(line.doc, line.filtered_resps)
+            way.check(answer, answers[0] if answers else answer, truth)
+            answers.append(answer)
+
+    read_lines(path, in_way(*asked), read)
     return answers
 
 
 def read_elicited(path: Path, asked: LeafKey) -> TaskAnswers | None:
-    """Return a model's answers in a task; parameters as for `answers_in`.
+    """Return a model's answers in a task, from a file of samples.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def read_elicited(path: Path, asked: LeafKey) -> TaskAnswers | None:
     Raises
     ------
     EpidemiaError
-        As for `answers_in`, or if the questions were made from a truth other than the installed
+        As for `read_lines`, or if the questions were made from a truth other than the installed
         one.
     """
     way, answers = WAYS[asked.way], answers_in(path, asked)
@@ -173,7 +173,7 @@ def answers_of(results: Path, asked: LeafKey, kept: Any = None) -> TaskAnswers |
     Parameters
     ----------
     results : Path
-    asked : Asked
+    asked : LeafKey
     kept : str, optional
         The line that the file keeps. Samples beside the file are read where there is none, or it
         lacks the answers under each ordering.

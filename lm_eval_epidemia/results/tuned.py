@@ -165,7 +165,7 @@ def _base_of(
     else:
         if card and own.adapter and _rate_likeness(*names) == OTHER:
             names = [own.model]
-            text = f"its adapter was tuned from {card.base} but runs on {own.model}. Unless both"
+            text = f"its adapter was tuned from {card.base} but runs on {own.model}: unless both"
             notes.append((name, f"{text} have the same weights, {without}"))
         ranks = {
             other: min(_rate_likeness(of.model, base) for base in names)

@@ -13,14 +13,13 @@ import pandas as pd
 from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.findings.cells import collect_answers, curve
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.results.choose import keep_runs
-from lm_eval_epidemia.results.decode import LeafKey, to_printable
+from lm_eval_epidemia.results.decode import LeafKey, leaves_of, to_printable
 from lm_eval_epidemia.results.documents import decode_line
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
@@ -60,7 +59,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     letter come first; others appear only without them.
     """
     scores = add_metrics(own.scores[own.scores["value"].notna()], ("l1",))
-    scores = scores[scores["way"].isin([*OBSERVATION.ways])]
+    scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
     scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
     letters = scores[scores["way"] == "letters"]
     scores = letters if len(letters) else scores

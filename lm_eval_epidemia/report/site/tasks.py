@@ -14,7 +14,6 @@ import pandas as pd
 from lm_eval_epidemia.ask.prompts import Wording, find_variables, prompt
 from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
-from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import LISTED, collect_answers
 from lm_eval_epidemia.findings.compare import POPULATION
@@ -46,18 +45,13 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
 
     Each facet of a task is a filter, including facets added later.
     """
-    scores = results.scores.assign(
-        known=score_known(results.scores, results.runs)["score"],
-        name=results.scores["run"].map(results.runs["name"]),
-        kind=results.scores["run"].map(results.runs["kind"]),
-    )
+    scores = results.scores.join(results.runs[["name", "kind"]], on="run")
+    scores["known"] = score_known(results.scores, results.runs)["score"]
     by_task = dict([*scores.groupby(["task", "way"], sort=False)])
     own, _ = collect_answers(results)
-    truths = store.list_available()
     here = {benchmark.name: benchmark.available() for benchmark in BENCHMARKS.values()}
-    mapped = any(
-        task in truths and countries_of(store.load_truth(task)) for task in {*scores["task"]}
-    )
+    asked_of = {*scores["task"]} & {*store.list_available()}
+    mapped = any(countries_of(store.load_truth(task)) for task in asked_of)
     listed: list[dict[str, Any]] = []
     files = {}
     for asked in _list_asked(by_task):
@@ -66,11 +60,9 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         there, survey = asked.task in here[about.benchmark.name], about.entry.facets.get("survey")
         scored, informative, averages = rows[rows["value"].notna()], "", scores["known"][:0]
         # What is not about a distribution has no truth to be shown beside answers.
-        if there and asked.task in truths and asked.way in OBSERVATION.ways:
-            anchors, data = (
-                Anchors.of(store.load_truth(asked.task)),
-                task_data(asked, rows, own, mapped),
-            )
+        if there and about.benchmark.of_surveys:
+            anchors = Anchors.of(store.load_truth(asked.task))
+            data = task_data(asked, rows, own, mapped)
             write(name, name, data)
             files[name], informative = name, anchors.said
             averages = scored["known"].dropna()
@@ -116,8 +108,7 @@ def _list_asked(asked: Any) -> list[LeafKey]:
     return [
         LeafKey(of.entry.name, of.way)
         for of in list_leaves().values()
-        if (of.entry.name, of.way) in asked
-        or (of.way == OBSERVATION.plain.name and of.entry.name not in known)
+        if (of.entry.name, of.way) in asked or (of.way == "letters" and of.entry.name not in known)
     ]
 
 
