@@ -116,9 +116,8 @@ class ChoiceVLLM(VLLM):
         by_id = "logprob_token_ids" in SamplingParams.__annotations__
         if not by_id:
             _logger.warning(
-                f"choice-vllm: vLLM {version('vllm')} cannot return the log-probabilities of "
-                f"given tokens ({BY_ID_SINCE} can): using the most probable tokens, and lm-eval's "
-                "slower path for choices that are not among them"
+                f"choice-vllm: vLLM {version('vllm')} cannot return the log-probabilities of given "
+                f"tokens ({BY_ID_SINCE} can): choices that are not among the likeliest are slower"
             )
         # How many tokens the engine returns at most.
         most = int(self.model_args.get("max_logprobs", 20))
