@@ -28,7 +28,7 @@ from lm_eval_epidemia.harness import group_errors, hooks, kept, written
 from lm_eval_epidemia.harness.discovery import pause_collector, resume_collector
 
 _WITHOUT_LOG_PROBABILITIES = (
-    "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
+    "{model} gives no log-probabilities of prompts, which {task} needs: use --model choice-api, "
     "or a group in which the model writes its answer: epidemia_low_stated, epidemia_low_sampled, "
     "epidemia_high_closed; for priors, epidemia_prior ('epidemia cost GROUP' shows its cost)"
 )

@@ -389,6 +389,6 @@ class ChoiceAPI(LM):
             )
         return EpidemiaError(
             f"none of the first {len(began)} answers of {self.model} begins with a letter, but "
-            f"with {shown}. If it thinks first, turn that off (enable_thinking=False); if not, "
-            f"try --apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+            f"with {shown}: turn thinking off (enable_thinking=False), try --apply_chat_template "
+            f"and the address /v1/chat/completions, or {WAY_OUT}"
         )

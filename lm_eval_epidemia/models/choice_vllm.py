@@ -24,9 +24,7 @@ from lm_eval_epidemia.models.loading import check_arguments, explain_loading, is
 try:
     from lm_eval.models.vllm_causallms import VLLM
 except ImportError as error:
-    raise EpidemiaError(
-        f"--model choice-vllm needs vLLM ({error}). Install it with: {install('vllm')}"
-    ) from error
+    raise EpidemiaError(f"--model choice-vllm needs vLLM ({error}): {install('vllm')}") from error
 
 #: The first vLLM that returns the log-probabilities of tokens named by their ids, and how many.
 BY_ID_SINCE, MOST_IDS = "0.32", 128

@@ -43,7 +43,7 @@ UNLIKELY = " zyzzyva"
 SLIPS = 3
 
 WAY_OUT = (
-    "Use a group in which the model writes its answer: epidemia_low_stated, epidemia_low_sampled "
+    "use a group in which the model writes its answer: epidemia_low_stated, epidemia_low_sampled "
     "or epidemia_high_closed ('epidemia cost GROUP' shows its cost)"
 )
 
@@ -277,7 +277,7 @@ class Served:
         """Why nothing is scored if all answers are what a sampler leaves."""
         return (
             f"{self.endpoint.url} shows probabilities after sampling, not those of {self.model}: "
-            f"let it show those before (vLLM: --logprobs-mode raw_logprobs). {WAY_OUT}"
+            f"let it show those before (vLLM: --logprobs-mode raw_logprobs), or {WAY_OUT}"
         )
 
     @property
@@ -288,7 +288,7 @@ class Served:
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
-            f"at temperature 0 ({why}). Reasoning models give none. {WAY_OUT}"
+            f"at temperature 0 ({why}), and reasoning models give none: {WAY_OUT}"
         )
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> PromptAnswer:

@@ -290,8 +290,8 @@ def _ollama_chat_body(asked: TokenRequest) -> dict[str, Any]:
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
         raise EpidemiaError(
-            f"Ollama silently drops the first of {turns} questions of a chat that is too long. "
-            "Leave out --fewshot_as_multiturn, so that all examples are in one message"
+            f"Ollama silently drops the first of {turns} questions of a chat that is too long: "
+            "leave out --fewshot_as_multiturn, so that all examples are in one message"
         )
     thinks = asked.more.get("chat_template_kwargs", {}).get("enable_thinking")
     more = {} if thinks is None else {"think": thinks}
