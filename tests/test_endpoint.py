@@ -185,8 +185,8 @@ def test_a_server_that_fails_says_what_became_of_the_answers(
         run(server)
     assert not isinstance(lost.value, EpidemiaError)  # lm-eval's own
     assert last_line(lost.value) == (
-        "epidemia: the answers so far are lost. With --use_cache PATH lm-eval keeps each answer, "
-        "and the same command continues where it stopped"
+        "epidemia: the answers so far are lost: with --use_cache PATH lm-eval keeps each answer, "
+        "and the same command continues"
     )
     cache = {"use_cache": str(tmp_path / "responses")}
     with completing(reply) as server:

@@ -124,7 +124,7 @@ def test_a_chat_of_several_turns_is_refused_where_turns_may_be_dropped():
     with home("ollama") as server:
         lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)
         asked = requests([(lm.apply_chat_template(turns), letter) for letter in LETTERS])
-        with pytest.raises(EpidemiaError, match=r"2 questions.*Leave out --fewshot_as_multiturn"):
+        with pytest.raises(EpidemiaError, match=r"2 questions.*leave out --fewshot_as_multiturn"):
             lm.loglikelihood(asked, disable_tqdm=True)
     with home("llama.cpp") as server:
         lm = ChoiceAPI(base_url=server.url(True), model="any", pause=0.001)

@@ -391,7 +391,7 @@ def test_a_run_that_the_user_stops_keeps_whole_prompts_and_says_so(tmp_path, mon
 def test_a_model_that_takes_no_temperature_is_refused_with_a_way_out():
     words = b'{"error": {"message": "Unsupported value: temperature does not support 0"}}'
     found, asked = refusal(always(400, words))
-    assert "Reasoning models" in found and "epidemia_low_stated" in found and asked < 10
+    assert "reasoning models" in found and "epidemia_low_stated" in found and asked < 10
 
 
 def test_tasks_that_need_more_than_letters_are_refused_before_the_first_request():

@@ -141,7 +141,7 @@ def test_damaged_truths_are_refused_and_no_others(home, epidemia):
     *lines, last = refused.stderr.splitlines()
     assert refused.returncode == 2
     assert {line.partition(": ")[0] for line in lines} == wrong
-    assert f"{len(wrong)} of {shipped} tasks have a wrong ground truth" in last
+    assert f"the truth of {len(wrong)} of {shipped} tasks is wrong" in last
 
 
 def test_levels_in_another_order_than_the_records_are_found(home):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Format, Informative, Where, Wide, check_format
+from lm_eval_epidemia.cli.options import Format, Informative, Where, Wide
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.cli.report import print_notes, read_runs
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -54,20 +54,17 @@ def compare(
     from lm_eval_epidemia.findings.versus import compare_models
     from lm_eval_epidemia.results.choose import conditions_of
 
-    check_format(format)
     names = [*(models or (text for text in given if not _holds_results(Path(text))))]
     folders = [Path(text) for text in given if models or text not in names]
     if names and folders and len(names) != 2:
         missing = ", ".join(map(repr, names))
         raise EpidemiaError(
-            f"{missing} {'hold' if len(names) > 1 else 'holds'} no results: expected two models "
-            "and a folder ('epidemia compare A B RESULTS'), or RESULTS alone; if a folder has the "
-            "name of a model, 'epidemia compare --models A B RESULTS'"
+            f"no results in {missing}: expected 'epidemia compare A B RESULTS', RESULTS alone, or, "
+            "if a folder has the name of a model, 'epidemia compare --models A B RESULTS'"
         )
     if len(names) == 2 and not folders:
         raise EpidemiaError(
-            f"neither {names[0]!r} nor {names[1]!r} holds results: add the folder that lm_eval "
-            f"wrote (--output_path): {shlex.join(['epidemia', 'compare', *names])} RESULTS"
+            f"which results? Give {shlex.join(['epidemia', 'compare', *names])} RESULTS"
         )
     if cluster and len(names) != 2:
         raise EpidemiaError("--cluster needs two models: epidemia compare A B RESULTS")
@@ -133,8 +130,7 @@ def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) ->
         ]
     if format != "table":
         raise EpidemiaError(
-            f"--format {format} needs two models; for the ways of asking one, see 'epidemia "
-            f"report --show ways --format {format}'"
+            f"--format {format} needs two models; else 'epidemia report --show ways'"
         )
     print_notes(results)
     for note in dict.fromkeys(note for of in findings for note in of.left_out):
@@ -145,9 +141,8 @@ def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) ->
         two = names[~runs["model"].duplicated()][:2]
         command = shlex.join(["epidemia", "compare", *two, *map(str, folders)])
         raise EpidemiaError(
-            "nothing to compare: no task has a score in all the ways in which its model was "
-            "asked. Run the same tasks in each way, such as --tasks epidemia_low,"
-            f"epidemia_low_stated{f'; or name two models: {command}' if len(two) == 2 else ''}"
+            "nothing to compare: no task has a score in all the ways in which its model was asked"
+            f"{f'; or name two models: {command}' if len(two) == 2 else ''}"
         )
     width = None if wide else report_width()
     print("\n".join(render(of, "text", wide, width) for of in filled), end="")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lm_eval_epidemia.cli.options import InVintage, Survey, Text, Texts, complete_tasks
+from lm_eval_epidemia.cli.options import InVintage, Raw, Survey, Text, Texts, complete_tasks
 from lm_eval_epidemia.cli.printing import make_table, print_table
 from lm_eval_epidemia.core.console import split_names
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -32,13 +32,7 @@ def notes(
     kind: Annotated[
         str, Option(help="Kind of text: notes, answers, distributions, statements or shuffled.")
     ] = "notes",
-    raw: Annotated[
-        list[Path] | None,
-        Option(
-            help="Read this file or folder of the survey, for notes and shuffled; repeat the "
-            "option for several. Default: the downloaded files."
-        ),
-    ] = None,
+    raw: Raw = None,
     vintage: InVintage = None,
     n: Annotated[
         int | None,
@@ -62,10 +56,7 @@ def notes(
     ] = None,
     writer: Annotated[
         str,
-        Option(
-            help="Writer of notes: 'template', or a model of lm-eval and its arguments, such as "
-            "hf,pretrained=NAME."
-        ),
+        Option(help="Writer of notes: 'template', or a model of lm-eval: hf,pretrained=NAME."),
     ] = "template",
 ) -> None:
     """Make a dataset of notes on people in a survey, or a control dataset."""
@@ -78,8 +69,8 @@ def notes(
     if kind not in OF_PEOPLE:
         if kind in KINDS and (raw or vintage or writer != TEMPLATE or per_person != 1):
             raise EpidemiaError(
-                f"--kind {kind} is made from truths: leave out --raw, --vintage, --per-person and "
-                f"--writer, which are for {' and '.join(OF_PEOPLE)}"
+                f"--kind {kind} takes no --raw, --vintage, --per-person or --writer, which are for "
+                f"{' and '.join(OF_PEOPLE)}"
             )
         _say(make_data(survey, kind, out, **rows), out)
         return
@@ -113,9 +104,7 @@ def train(
     seed: Annotated[int, Option(help="Random seed for the order of rows and the adapter.")] = 0,
     dtype: Annotated[
         str,
-        Option(
-            help="Train in float32 or bfloat16; 'auto' takes bfloat16 on a GPU that supports it."
-        ),
+        Option(help="Train in float32 or bfloat16; 'auto': bfloat16 on a GPU that supports it."),
     ] = "auto",
 ) -> None:
     """Train a model on a dataset; keep the checkpoint with the lowest validation loss."""
@@ -124,9 +113,7 @@ def train(
     with needs("finetune", "finetune train"):
         from lm_eval_epidemia.report.figures import save_losses
     if full == (lora is not None):
-        raise EpidemiaError(
-            "expected either --lora r=16 (train an adapter) or --full (train all weights)"
-        )
+        raise EpidemiaError("expected either --lora r=16 (an adapter) or --full (all weights)")
     how: dict[str, Any] = {"dtype": dtype, **_lora(lora)}
     settings = training.TrainSettings(epochs, lr, batch_size, seed, **how)
     tuned = training.train(model, data, out, settings)
@@ -181,8 +168,7 @@ def _find_tasks(given: str | None) -> list[str] | None:
                 tasks.append(task)
             elif not any(sign in name for sign in "*?["):
                 raise EpidemiaError(
-                    f"--tasks {name}: expected survey tasks asked by letter, such as "
-                    "epidemia_low_nsduh; evaluate other ways of asking, but do not train on them"
+                    f"--tasks {name}: expected survey tasks asked by letter: epidemia_low_nsduh"
                 )
     return tasks
 

@@ -40,9 +40,7 @@ def truth_build(
     ] = None,
     replicates: Annotated[
         int,
-        Option(
-            help="Number of bootstrap replicates; tasks with several conditions get half as many."
-        ),
+        Option(help="Bootstrap replicates; tasks with several conditions get half as many."),
     ] = 200,
     jobs: Jobs = 1,
     out: OwnFolder = None,
@@ -63,8 +61,7 @@ def truth_build(
     surveys = split_names(surveys)
     if raw and len(surveys) > 1:
         raise EpidemiaError(
-            f"--raw belongs to one survey, but {len(surveys)} were named ({few(surveys)}): build "
-            "them one by one. For several files of one survey, repeat --raw"
+            f"--raw belongs to one survey, not to {few(surveys)}: build them one by one"
         )
     for survey in surveys:
         try:
@@ -104,9 +101,7 @@ def truth_check() -> None:
         for problem in problems:
             print(f"{name}: {problem}", file=sys.stderr)
     if wrong:
-        raise EpidemiaError(
-            f"{len(wrong)} of {plural(len(checked), 'task')} have a wrong ground truth"
-        )
+        raise EpidemiaError(f"the truth of {len(wrong)} of {plural(len(checked), 'task')} is wrong")
     print(f"ground truth of {plural(len(checked), 'task')} is as registered")
     for line in list_waiting(tasks()):
         print(line)
@@ -155,10 +150,7 @@ def anchors(
         print(f"{lacking} of {of} lack {' and '.join(what)}")
     if barely := sum(scale.anchors.barely for scale in listed):
         of = plural(len(listed), "task")
-        print(
-            f"{barely} of {of} are barely informative: D_perfect > 0.8 D_zero, or less than 1.96 "
-            "standard errors below it"
-        )
+        print(f"{barely} of {of} are barely informative: D_perfect > 0.8 D_zero or within 1.96 SE")
 
 
 def _anchored(names: list[str] | None) -> list[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.errors import EpidemiaError
 
 
 def _of_list(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
@@ -97,11 +96,6 @@ Where = Annotated[
 ]
 Informative = Annotated[bool, Option("--informative", help="Leave out barely informative tasks.")]
 Wide = Annotated[bool, Option("--wide", help="Let tables be as wide as they are.")]
-Format = Annotated[  # the name of the option
-    str, Option("--format", help="Output format: table, csv, json or latex.")
+Format = Annotated[
+    Literal["table", "csv", "json", "latex"], Option("--format", help="Output format.")
 ]
-
-
-def check_format(format: str) -> None:
-    if format not in ("table", "csv", "json", "latex"):
-        raise EpidemiaError(f"--format {format!r}: expected table, csv, json or latex")

@@ -48,8 +48,7 @@ def new(
     entry = find_record(survey)
     if all(release.tables for release in entry.vintages.values()):
         raise EpidemiaError(
-            f"{survey} is published as tables, but quantities need people's answers: expected a "
-            "survey such as nsduh, scf, gss, meps or nhanes"
+            f"{survey} is published as tables, without people's answers: take nsduh, scf or gss"
         )
     paths.check_writable(out or find_built_folder())
     _keep(generate(load_microdata(entry, raw, vintage), n, seed, name), out)

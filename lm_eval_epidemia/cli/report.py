@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, Wide, check_format
+from lm_eval_epidemia.cli.options import Format, Informative, Texts, Where, Wide
 from lm_eval_epidemia.cli.printing import report_width
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.core.extras import needs
@@ -49,25 +49,12 @@ def read_runs(
     if conditions := choose.conditions_of(where or []):
         made = choose.keep_where(made, conditions)
     made = choose.drop_uninformative(made) if informative else made
-    given = {
-        name: choose.model_size(text) for name, text in read_pairs("--size", sizes, "MODEL=7B")
-    }
-    made = choose.set_sizes(made, given)
+    given = dict(text.rpartition("=")[::2] for text in sizes or [])
+    made = choose.set_sizes(made, {name: choose.model_size(text) for name, text in given.items()})
     models = [*made.runs["model"]]
     paired = [choose.pair_in(text, models) for text in pairs or []]
     made = add_cards(choose.add_bases(made, paired), paired)
     return add_published(made) if published else made
-
-
-def read_pairs(option: str, given: list[str] | None, form: str) -> list[tuple[str, str]]:
-    """Read options of the form NAME=VALUE; a name may contain a = itself."""
-    pairs = []
-    for text in given or []:
-        name, sign, value = text.rpartition("=")
-        if not (name and sign and value):
-            raise EpidemiaError(f"{option} {text!r}: expected {form}")
-        pairs.append((name, value))
-    return pairs
 
 
 def print_notes(results: Any) -> Any:
@@ -102,18 +89,24 @@ def report(
     """
     from lm_eval_epidemia.findings import FINDINGS, find
 
-    check_format(format)
     if show == "help":
         for name in FINDINGS:
             print(f"{name}: {(find(name).__doc__ or '').splitlines()[0]}")
         return
     names = list(FINDINGS) if show == "all" else [n.strip() for n in (show or "").split(",") if n]
     makers = {name: find(name) for name in names}
-    write = None if html is None else _site_writer(html)
+    if html is not None:
+        from lm_eval_epidemia.core.folders import check_rewritable
+
+        with needs("report", "the site"):
+            from lm_eval_epidemia.report.site import MARKER, build_site
+        check_rewritable(html, MARKER)
     made = read_runs(results or [], where, informative, size, pair, published)
     # First: whoever reads the tables may stop reading ('| head') before they end.
-    if write is not None:
-        write(made)
+    if html is not None:
+        index = build_site(made, html)
+        # Beside a report that is read by a program, this is no part of it.
+        print(f"the site is in {html.resolve()}: open {index}", file=sys.stderr)
     if format == "table" and not names:
         from lm_eval_epidemia.findings.headline import make_headline
         from lm_eval_epidemia.report.screen import WIDTH, screen
@@ -157,22 +150,6 @@ def _print(findings: dict[str, Any], format: str, wide: bool, whole: bool) -> No
         print("\n".join(render(of, to, whole, width) for of in filled.values()), end="")
 
 
-def _site_writer(out: Path) -> Any:
-    """Return the function that writes the site; check `out` before any result is read."""
-    from lm_eval_epidemia.core.folders import check_rewritable
-
-    with needs("report", "the site"):
-        from lm_eval_epidemia.report.site import MARKER, build_site
-    check_rewritable(out, MARKER)
-
-    def write(made: Any) -> None:
-        index = build_site(made, out)
-        # Beside a report that is read by a program, this is no part of it.
-        print(f"the site is in {out.resolve()}: open {index}", file=sys.stderr)
-
-    return write
-
-
 def share(
     results: Annotated[Path, Argument(help="A folder or file that lm_eval wrote (--output_path).")],
     folder: Annotated[
@@ -194,10 +171,7 @@ def share(
         print(f"note: {line}", file=sys.stderr)
     print(f"{plural(shared.records, 'record')} of Every Eval Ever: {folder.resolve() / 'data'}")
     if dataset is None:
-        print(
-            "no .eval_results files: they need the Hub id of the exported questions (--dataset "
-            "OWNER/NAME)"
-        )
+        print("no .eval_results files: they need the questions' Hub id (--dataset OWNER/NAME)")
     elif shared.results:
         files = plural(shared.results, "file")
         print(f"{files} for the models' repositories: {folder.resolve()}/MODEL/.eval_results")

@@ -64,8 +64,7 @@ def tasks_list(
             )
         if not wanted & {*declared.task}:
             raise EpidemiaError(
-                f"{few(split_names(names))} has no tasks of {survey}: leave out --survey or the "
-                "names"
+                f"{few(split_names(names))} has no tasks of {survey}: leave out --survey"
             )
         declared = declared[declared.task.isin(wanted)]
     if summary:
@@ -191,16 +190,11 @@ def fresh(
     are = "is" if len(drawn.tasks) == 1 else "are"
     print(f"{plural(len(drawn.tasks), 'task')} of {survey} {drawn.vintage} {are} in {kept.folder}")
     if kept.short:
-        print(
-            f"in {len(kept.short)} of them boosting leaves less of the scale beyond sampling "
-            f"error than counting did: {', '.join(kept.short)}"
-        )
+        print(f"boosting leaves less of the scale than counting did in {', '.join(kept.short)}")
     if not kept.is_joint:
         print(
-            f"their replicates differ from those of the declared tasks of {survey} "
-            f"{drawn.vintage}, so reports take the two as independent. For joint errors build the "
-            f"declared tasks from the same file ('epidemia groundtruth build {survey} --raw "
-            "FILE'), then repeat this command"
+            f"reports take the two as independent of the declared tasks of {survey}: for joint "
+            f"errors, 'epidemia groundtruth build {survey} --raw FILE', then repeat this command"
         )
     print(f"group {drawn.group}: lm_eval --tasks {drawn.group} ...")
 
@@ -209,9 +203,8 @@ def _read_numbers(text: str) -> list[int]:
     try:
         return [int(number) for number in text.split(",")]
     except ValueError:
-        raise EpidemiaError(
-            f"--dimension {text!r}: expected numbers of conditions, such as 1,2,3"
-        ) from None
+        expected = "expected numbers of conditions, such as 1,2,3"
+        raise EpidemiaError(f"--dimension {text!r}: {expected}") from None
 
 
 #: How estimators are said.
@@ -237,10 +230,12 @@ def tasks_write(
     ],
 ) -> None:
     """Write lm-eval's task files for every available truth."""
+    from lm_eval_epidemia.core.folders import rewrite_folder
     from lm_eval_epidemia.harness import yamls
 
     files = yamls.render()
-    yamls.write_tasks(folder, files, replace=True)
+    with rewrite_folder(folder, yamls.MARKER) as staging:
+        yamls.fill_folder(staging, files)
     print(f"{len(files)} task files are in {folder.resolve()}")
 
 

@@ -95,6 +95,10 @@ def guard_write(path: Path) -> Iterator[None]:
         raise EpidemiaError(f"cannot write {path}: {reason}; {mend}") from error
 
 
+#: Bytes that a folder must take: about one file of results.
+_ROOM = 2**20
+
+
 def check_writable(folder: Path) -> None:
     """Check that a folder can be written to, before long work starts.
 
@@ -105,7 +109,8 @@ def check_writable(folder: Path) -> None:
     """
     with guard_write(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_ROOM))
 
 
 @contextmanager

@@ -59,8 +59,9 @@ def wrap_simple_evaluate(simple_evaluate: Callable[..., Any]) -> Callable[..., A
             given = inspect.signature(simple_evaluate).bind_partial(*args, **kwargs).arguments
         except TypeError:
             given = {}  # lm-eval reports better what is wrong with them
-        if given.get("model") == "choice-api":
-            refuse_keys(_parsed(given.get("model_args")))  # lm-eval logs them next
+        model, model_args = given.get("model"), _parsed(given.get("model_args"))
+        if model == "choice-api":
+            refuse_keys(model_args)  # lm-eval logs them next
         tasks = given.get("tasks") or []
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
         names = {_name(task): None for task in tasks}
@@ -73,17 +74,13 @@ def wrap_simple_evaluate(simple_evaluate: Callable[..., Any]) -> Callable[..., A
             if ours:
                 alone = len(ours) == len(names)
                 _check_part(given.get("limit"), given.get("samples"), ours, alone)
-                stack.enter_context(mask_logs(_parsed(given.get("model_args"))))
-                _check_run(given, ours, alone)
+                stack.enter_context(mask_logs(model_args))
+                _check_run(given, model_args, ours, alone)
                 check_file(given.get("use_cache"))
                 watch(given.get("evaluation_tracker"))
                 _say_what_ships(ours)
-            model = given.get("model")
-            asked = isinstance(model, str) and {
-                "--model": model,
-                **_parsed(given.get("model_args")),
-            }
-            stack.callback(ASKED.reset, ASKED.set(asked or None))
+            asked = {"--model": model, **model_args} if isinstance(model, str) else None
+            stack.callback(ASKED.reset, ASKED.set(asked))
             return simple_evaluate(*args, **kwargs)
 
     return wrapper
@@ -94,8 +91,7 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
     number = limit if isinstance(limit, (int, float)) else math.nan
     if limit is not None and not (0 < number < 1 or (number >= 1 and float(number).is_integer())):
         raise EpidemiaError(
-            f"--limit {limit}: expected how many cells of each task to ask, such as 2, or a share "
-            "of them below 1, such as 0.1"
+            f"--limit {limit}: expected a number of cells, such as 2, or a share such as 0.1"
         )
     try:
         asked = _leaves_of(names)
@@ -117,15 +113,14 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
         if not numbers or any(type(each) is not int or each < 0 for each in numbers):
             raise EpidemiaError(
                 f"--samples {json.dumps(chosen, default=str)}{name and f' for {name}'}: expected "
-                "the numbers of some prompts of each task, from 0, as in '{\"TASK\": [0, 1, 2]}'"
+                "the numbers of some prompts of each task, as in '{\"TASK\": [0, 1, 2]}'"
             )
     if not asked:
         return
     ours = [name for name in samples if alone or name.startswith("epidemia_")]
     if others := [name for name in ours if name not in asked]:
         raise EpidemiaError(
-            f"--samples names {few(others) or repr('')}, which this run does not ask: expected "
-            f"tasks of --tasks ({suggest(others[0], asked)})"
+            f"--samples has {few(others) or repr('')}, not in --tasks ({suggest(others[0], asked)})"
         )
 
 
@@ -170,21 +165,21 @@ def _say_what_ships(names: Iterable[str]) -> None:
             waiting.update(e.facets["survey"] for e in entries if e.name not in available)
     if counts:
         log.info(
-            "Only %s are run: the others need survey files that do not ship. 'epidemia tasks "
-            "list' names them; %s needs none of them. %s",
+            "Only %s are run: the others need files ('epidemia tasks list'); %s needs none. %s",
             ", ".join(counts),
             STANDIN,
             "; ".join(f"{n} of {survey}: {how_to_build(survey)}" for survey, n in waiting.items()),
         )
 
 
-def _check_run(given: Mapping[str, Any], names: Sequence[str], alone: bool) -> None:
+def _check_run(
+    given: Mapping[str, Any], model_args: Any, names: Sequence[str], alone: bool
+) -> None:
     """Refuse what our tasks of these names would not heed.
 
     Where others are asked too, not `alone`, it may be meant for those: then it is a warning.
     """
     print_anything()  # lm-eval's tables have arrows
-    model_args = _parsed(given.get("model_args"))
     if given.get("model") == "local-completions":
         # It may put a chat template around the plain text of our prompts.
         url, server = model_args.get("base_url"), model_args.get("server", "auto")
@@ -206,8 +201,8 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
     for key in Variant._fields:
         if key in metadata and metadata[key] != read.get(key):
             yield (
-                f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores metadata if it "
-                "also gets a task_manager. Give it to task_manager(metadata=...) instead"
+                f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores it beside a "
+                "task_manager. Give it to task_manager(metadata=...) instead"
             )
     written, counted = _parsed(given.get("gen_kwargs")), []
     with suppress(EpidemiaError):  # a task or group that is missing is refused elsewhere
@@ -216,13 +211,12 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
     for key in ("temperature", "do_sample"):
         if counted and written.get(key, 1) == 0:
             yield (
-                f"--gen_kwargs {key}={written[key]} makes a model write its likeliest answer each "
-                f"time, but {few(counted)} counts how often it writes each: leave it out"
+                f"--gen_kwargs {key}={written[key]} always gives one answer, but {few(counted)} "
+                "counts how often each is written: leave it out"
             )
     if shots := given.get("num_fewshot"):
         yield (
-            f"num_fewshot {shots} would be ignored: our tasks have no examples of their own. For "
-            "solved examples from other surveys, which tasks about surveys can use, give "
+            f"num_fewshot {shots} would be ignored: for solved examples from other surveys, give "
             f"--metadata '{{\"fewshot\": {shots}}}'"
         )
 
@@ -316,15 +310,8 @@ def refuse_missing(tasks: Iterable[Any], manager: Any) -> None:
             raise EpidemiaError(reason)
         if any(sign in name for sign in "*?["):
             raise EpidemiaError(
-                f"{name}: patterns work only on the command line; in Python give the names that "
-                "task_manager.match_tasks([...]) returns"
+                f"{name}: in Python give the names that task_manager.match_tasks([...]) returns"
             )
-
-
-def _explanations(names: Iterable[str]) -> list[str]:
-    with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
-        return list(filter(None, map(explanation, names)))
-    return []
 
 
 def _todays(name: str) -> str:
@@ -356,7 +343,9 @@ def wrap_process_tasks(process_tasks: Callable[..., Any]) -> Callable[..., Any]:
         except ValueError as error:
             start, is_missing, names = str(error).partition(_NOT_FOUND)
             if is_missing and not start:
-                error.args = ("\n".join([str(error), *_explanations(names.split(", "))]),)
+                with suppress(Exception):  # a damaged record of ours is not why lm-eval stops
+                    said = filter(None, map(explanation, names.split(", ")))
+                    error.args = ("\n".join([str(error), *said]),)
             raise
 
     return wrapper

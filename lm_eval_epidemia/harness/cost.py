@@ -63,9 +63,9 @@ def tokenizer(name: str | Path) -> Any:
     try:
         return AutoTokenizer.from_pretrained(str(name))
     except (OSError, ValueError) as error:
+        said = str(error).splitlines()[0]
         raise EpidemiaError(
-            f"--tokenizer {name}: expected a folder with a tokenizer or the name of a model on the "
-            f"Hugging Face Hub ({str(error).splitlines()[0]})"
+            f"--tokenizer {name}: expected a folder with a tokenizer or a Hub id ({said})"
         ) from None
 
 

@@ -108,8 +108,8 @@ def extend_tasks(manager: ModuleType) -> None:
     if not {"include_path", "include_defaults"} <= signature.parameters.keys():
         notices.warn(
             "tasks left out",
-            f"this version of lm-eval has a TaskManager{signature} that we do not know, so our "
-            'tasks were not added: give --include_path "$(epidemia path)"',
+            f"lm-eval has a TaskManager{signature} that we do not know: give --include_path "
+            '"$(epidemia path)"',
         )
         return
 
@@ -280,8 +280,7 @@ def check_lm_eval() -> None:
     if pin and not pin.specifier.contains(installed, True):
         notices.warn(
             "lm-eval",
-            f"lm-eval {installed} is installed, but this package is tested with {pin}: results "
-            f"may be slow, wrong or missing. Run: pip install '{pin}'",
+            f"lm-eval {installed} is installed, but results need {pin}: pip install '{pin}'",
         )
 
 

@@ -120,8 +120,7 @@ def write_errors(results: Any, noted: Noted, tasks: Any) -> None:
         _deny_errors(results, draws)
         notices.warn(
             "errors of groups",
-            "the standard errors of groups cannot be computed from the results of this lm-eval "
-            f"version ({type(error).__name__}: {error}); the standard errors of tasks are correct",
+            f"groups have no standard errors in this lm-eval ({type(error).__name__}: {error})",
         )
 
 
@@ -208,8 +207,7 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
             if len(names) < len(asked):
                 notices.warn(
                     "tasks without a score",
-                    f"{group.name}: {len(names)} of {len(asked)} tasks could be scored, and "
-                    "its score is the mean of these",
+                    f"the score of {group.name} is the mean of {len(names)} of {len(asked)} tasks",
                 )
 
 

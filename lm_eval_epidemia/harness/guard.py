@@ -28,11 +28,9 @@ from lm_eval_epidemia.harness import group_errors, hooks, kept, written
 from lm_eval_epidemia.harness.discovery import pause_collector, resume_collector
 
 _WITHOUT_LOG_PROBABILITIES = (
-    "{model} gives no log-probabilities of prompts, which {task} needs. Use --model choice-api, "
-    "which needs only those of the answer's first token. Or run a group in which the model "
-    "writes its answer: epidemia_low_stated, epidemia_high_stated, epidemia_low_sampled, "
-    "epidemia_high_sampled, epidemia_high_closed or epidemia_high_rag; for priors, "
-    "epidemia_prior ('epidemia cost GROUP' shows its cost)"
+    "{model} gives no log-probabilities of prompts, which {task} needs: use --model choice-api, "
+    "or a group in which the model writes its answer: epidemia_low_stated, epidemia_low_sampled, "
+    "epidemia_high_closed; for priors, epidemia_prior ('epidemia cost GROUP' shows its cost)"
 )
 
 
@@ -135,9 +133,8 @@ def _check_metrics(name: str, task: Any) -> None:
         return
     if lacking := [metric for metric in leaf.metrics if metric not in listed]:
         raise EpidemiaError(
-            f"the task file of {name} is from another version: it lacks {', '.join(lacking)}. "
-            "Write it again with 'epidemia tasks write FOLDER' or 'epidemia export', or leave "
-            "out --include_path"
+            f"the task file of {name} is from another version, without {', '.join(lacking)}: write "
+            "it again ('epidemia tasks write' or 'epidemia export'), or leave out --include_path"
         )
 
 
@@ -278,8 +275,7 @@ def _one_each(answers: Iterable[Any] | None, requests: Sequence[Any]) -> list[An
     answers = list(answers or ())
     if len(answers) != len(requests):
         raise EpidemiaError(
-            f"the model returned {len(answers)} answers to {len(requests)} requests: expected one "
-            "each, so nothing is scored"
+            f"expected an answer to each of {len(requests)} requests, but got {len(answers)}"
         )
     return answers
 
@@ -295,9 +291,8 @@ def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> 
 
 
 _UNREAD = (
-    "epidemia: lm-eval could not read the server's answer. If the server returns fewer choices "
-    "than prompts, send one prompt at a time (batch_size=1), and delete the file of --use_cache, "
-    "where answers may be paired with the wrong prompts"
+    "epidemia: lm-eval could not read the server's answer: if it has fewer choices than prompts, "
+    "send one prompt at a time (batch_size=1), and delete the file of --use_cache"
 )
 
 
@@ -342,8 +337,7 @@ def _check_chat(lm: Any, ours: Sequence[Any]) -> None:
     chat = any(kind.__name__ == "LocalChatCompletion" for kind in model.__mro__)
     if chat and isinstance(ours[0].args[0], str):
         raise EpidemiaError(
-            f"{ours[0].task_name}: {model.__name__} accepts chat messages, not plain text: add "
-            "--apply_chat_template"
+            f"{model.__name__} accepts chat messages, not plain text: add --apply_chat_template"
         )
 
 
@@ -358,8 +352,7 @@ def _note_temperature(model: Any, request: Any) -> None:
     if sent != wished:
         notices.warn(
             "temperature",
-            f"{request.task_name}: lm-eval sends temperature {sent} to {model.model} instead of "
-            f"{wished}, so runs that differ only in temperature are identical",
+            f"lm-eval sends temperature {sent} to {model.model} instead of {wished}",
         )
 
 
@@ -397,8 +390,6 @@ def _check_lengths(lm: Any, ours: Sequence[Any]) -> None:
         if needed > most:
             raise EpidemiaError(
                 f"{request.task_name}: a prompt of {tokens(context)} tokens and {room} exceed the "
-                f"model's context of {longest} tokens, and prompts are never shortened. Raise the "
-                "limit if the model allows it (--model_args max_length=...)"
-                + ("" if isinstance(answer, str) else " or lower --gen_kwargs max_gen_toks=...")
-                + ", or use fewer 'fewshot' examples"
+                f"model's context of {longest} tokens: raise --model_args max_length=..., lower "
+                "--gen_kwargs max_gen_toks=..., or use fewer 'fewshot' examples"
             )

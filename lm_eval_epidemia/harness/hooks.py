@@ -6,7 +6,7 @@ import logging
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Metric
@@ -18,11 +18,6 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.written import Tried, choose_reply
 from lm_eval_epidemia.score.collect import cache_last
-
-if TYPE_CHECKING:
-    import datasets
-
-    load: Hook
 
 
 def _is_no_hint(entry: logging.LogRecord) -> bool:
@@ -70,8 +65,8 @@ def _load(
     epidemia_way: str = "letters",
     epidemia_variant: dict[str, Any] | None = None,
     **metadata: Any,
-) -> dict[str, datasets.Dataset]:
-    """Give lm-eval the questions of a task (`custom_dataset`).
+) -> dict[str, Any]:
+    """Give lm-eval the questions of a task (`custom_dataset`): a split of `datasets`, by name.
 
     Parameters
     ----------
@@ -93,9 +88,9 @@ def _load(
     variant, name = Variant.of(metadata), in_way(epidemia_task, epidemia_way)
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(
-            f"--metadata asks for {variant.in_task_files}, but the task file of {name} was "
-            f"written for {epidemia_variant or 'neither'}. Use the start-up hook (unset "
-            "EPIDEMIA_AUTOLOAD) or 'epidemia run', and no --include_path to our files"
+            f"--metadata asks for {variant.in_task_files}, but the task file of {name} is for "
+            f"{epidemia_variant or 'neither'}. Use the start-up hook (unset EPIDEMIA_AUTOLOAD) or "
+            "'epidemia run', and no --include_path to our files"
         )
     # Read for the errors at the end: a damaged file shall be known before the model is asked.
     getattr(WAYS[epidemia_way].load(epidemia_task), "replicates", None)
@@ -154,8 +149,7 @@ def __getattr__(name: str) -> Hook:
         return _made[name]
     if name in ("process_results", "process_written"):
         raise EpidemiaError(
-            "these task files are from version 0.1.0: write them again with 'epidemia tasks "
-            "write FOLDER' or 'epidemia export', or leave out --include_path"
+            "these task files are from version 0.1.0: write them again, or leave out --include_path"
         )
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

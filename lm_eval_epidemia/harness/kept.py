@@ -20,7 +20,6 @@ from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 from unittest import mock
 
@@ -47,10 +46,7 @@ _TOLD = (
 
 #: What became of the answers before an error.
 KEPT = "in the file of --use_cache: run the same command again to continue"
-LOST = (
-    "lost. With --use_cache PATH lm-eval keeps each answer, and the same command continues where "
-    "it stopped"
-)
+LOST = "lost: with --use_cache PATH lm-eval keeps each answer, and the same command continues"
 
 #: Seconds to wait for another process that writes.
 _PATIENCE = 60.0
@@ -71,7 +67,7 @@ def check_file(use_cache: Any) -> None:
     path = Path(f"{use_cache}_rank0.db")
     # It logs the traceback of an error that we report in a line.
     logging.getLogger("sqlitedict").setLevel(logging.CRITICAL)
-    check_writable(path.parent)
+    paths.check_writable(path.parent)
     try:
         with closing(_opened(path if path.exists() else ":memory:")) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -80,8 +76,7 @@ def check_file(use_cache: Any) -> None:
         sound = str(error)
     if sound != "ok":
         raise EpidemiaError(
-            f"--use_cache {use_cache}: {path} is no database that can be written, or is damaged "
-            f"({sound}): delete it, or give another path"
+            f"{path} is no database that can be written, or is damaged ({sound}): take another"
         )
 
 
@@ -165,8 +160,7 @@ def write_note(
             many := _count_answers(connection, database)
         ):
             raise EpidemiaError(
-                f"{database.filename} holds {many:,} answers, but not whose they are: give another "
-                "path for --use_cache"
+                f"{database.filename} holds {many:,} answers, but not whose they are: take another"
             )
         before = record.get(part, asks)
         for name in {**before, **asks}:
@@ -216,19 +210,6 @@ def _read_record(connection: sqlite3.Connection) -> dict[str, Any]:
     return json.loads(row[0]) if row else {}
 
 
-#: Bytes that a place must take: about one file of results.
-_ROOM = 2**20
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder where no file can be written, before a model is asked."""
-    with paths.guard_write(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder) as file:
-            file.write(bytes(_ROOM))
-            file.flush()
-
-
 def watch(tracker: Any) -> None:
     """Refuse an ``--output_path`` that cannot be written; let a failed save end the run.
 
@@ -242,7 +223,7 @@ def watch(tracker: Any) -> None:
     if not given:
         return
     path = Path(given)
-    check_writable(path.parent if path.suffix == ".json" else path)
+    paths.check_writable(path.parent if path.suffix == ".json" else path)
 
     def save(usual: Callable[..., None], *args: Any, **kwargs: Any) -> None:
         from lm_eval.loggers.evaluation_tracker import eval_logger
@@ -255,8 +236,7 @@ def watch(tracker: Any) -> None:
             for column in {"results", "groups"} & kwargs.get("results", {}).keys():
                 print(make_table(kwargs["results"], column))
             raise EpidemiaError(
-                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]}): free "
-                "some space or give another path (with --use_cache nothing is asked twice)"
+                f"--output_path {given}: the results cannot be written ({sys.exc_info()[1]})"
             ) from None
 
         with mock.patch.object(eval_logger, "warning", warning):

@@ -53,18 +53,15 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
         held.append("base_url")
     if held:
         raise EpidemiaError(
-            f"choice-api accepts no key in {held[0]}=..., because lm-eval writes model arguments "
-            "into its log and results. Set the variable OPENAI_API_KEY; or name another with "
-            "api_key_env=NAME, or with header_env=NAME one that contains a whole header ('Name: "
-            "value')"
+            f"choice-api accepts no key in {held[0]}=..., because lm-eval logs arguments: set the "
+            "variable OPENAI_API_KEY, or name another with api_key_env=NAME, or with "
+            "header_env=NAME one that contains a whole header ('Name: value')"
         )
     for name in ("api_key_env", "header_env"):
         given = arguments.get(name)
         if given is not None and given != "OPENAI_API_KEY" and not os.environ.get(str(given)):
-            raise EpidemiaError(
-                f"choice-api: the environment variable named by {name} is not set: export it, or "
-                "name another. (The name is not shown here, in case it is a key)"
-            )
+            # The name is not shown, in case it is a key.
+            raise EpidemiaError(f"choice-api: the variable named by {name} is not set: export it")
 
 
 def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
@@ -88,9 +85,7 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     if header_env is not None:
         name, colon, value = os.environ.get(header_env, "").partition(":")
         if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
-            raise EpidemiaError(
-                f"choice-api: header_env={header_env}: expected a variable with 'Name: value'"
-            )
+            raise EpidemiaError(f"choice-api: {header_env} is not set to a header, 'Name: value'")
         sent[name.strip()] = _sendable(value.strip(), header_env)
     return sent
 
@@ -99,8 +94,7 @@ def _sendable(value: str, variable: str) -> str:
     """Refuse what no header can hold, without repeating it."""
     if not (value.isascii() and value.isprintable()):
         raise EpidemiaError(
-            f"choice-api: {variable} contains a line break or non-ASCII characters, which a "
-            "header cannot: set it to the key only"
+            f"choice-api: {variable} contains a line break or non-ASCII characters: set it to a key"
         )
     return value
 

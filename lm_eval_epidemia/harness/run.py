@@ -39,8 +39,7 @@ def _configured(path: str) -> str | list[str] | None:
     listed = tasks if isinstance(tasks, list) else [tasks or ""]
     if not all(isinstance(name, str) for name in listed):
         raise EpidemiaError(
-            f"--config {path} has tasks: {tasks!r}: expected a list of names, such as "
-            "[epidemia_low]"
+            f"--config {path} has tasks: {tasks!r}: expected a list such as [epidemia_low]"
         )
     return tasks
 
@@ -59,8 +58,7 @@ def _requested() -> list[str]:
     listed = [tasks] if isinstance(tasks, str) else tasks
     if not listed or not any(name.strip() for name in listed):
         raise EpidemiaError(
-            f"--tasks {','.join(listed or [])!r}: expected names of groups or tasks, such as "
-            "epidemia_low,epidemia_high"
+            f"--tasks {','.join(listed or [])!r}: expected names such as epidemia_low,epidemia_high"
         )
     return split_names(listed)
 

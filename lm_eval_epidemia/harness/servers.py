@@ -72,11 +72,9 @@ def refuse_template(url: str, version: str) -> NoReturn:
     """
     which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
-        f"{url} is an Ollama server{which}: its /v1/completions wraps every prompt in the model's "
-        "chat template, so plain text would be measured as chat. For letters after plain text, "
-        "give --model choice-api and base_url=http://HOST:11434/api/generate. For chat, give "
-        "--apply_chat_template and the address that ends in /v1/chat/completions. If this is "
-        "another server that also answers GET /api/version, add server=openai to --model_args"
+        f"{url} is an Ollama server{which}: it wraps plain text in a chat template. Give "
+        "--model choice-api and base_url=http://HOST:11434/api/generate, or for a chat "
+        "--apply_chat_template and /v1/chat/completions; if it is another one, add server=openai"
     )
 
 

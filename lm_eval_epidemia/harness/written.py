@@ -69,12 +69,11 @@ def refuse_form(model: Any, structure: str, task: str) -> None:
     lacks = next((_WITHOUT[name] for name in names if name in _WITHOUT), ())
     served = hasattr(model, "_create_payload") and not any(key in structure for key in lacks)
     if not served and not {"VLLM", "Baseline"} & set(names):
+        form = "a regular expression" if "regex" in structure else "a JSON schema"
         raise EpidemiaError(
-            f"{task}: {names[0]} cannot restrict its replies to "
-            f"{'a regular expression' if 'regex' in structure else 'a JSON schema'}: use a vLLM "
-            "or OpenAI-compatible server (local-chat-completions, local-completions; "
-            "openai-chat-completions with structured=json) or vllm, or leave 'structured' out of "
-            "--metadata"
+            f"{task}: {names[0]} cannot restrict its replies to {form}: use vllm or a server "
+            "(local-chat-completions; openai-chat-completions with structured=json), or leave out "
+            "'structured'"
         )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
-from lm_eval_epidemia.core import folders, paths
+from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.store import look, users_files
 from lm_eval_epidemia.core.version import __version__
 
@@ -56,10 +56,6 @@ filter_list:
       - function: custom
         filter_fn: !function lm_eval_epidemia.harness.hooks.first_read_{way}
 """
-_TRIES_METRIC = """  - metric: tries
-    aggregation: mean
-    higher_is_better: false
-"""
 _BASE = """num_fewshot: 0
 fewshot_config:
   samples: []
@@ -67,7 +63,7 @@ process_results: !function lm_eval_epidemia.harness.hooks.process_{way}
 metric_list:
 """
 _METRIC = """  - metric: {name}
-    aggregation: !function lm_eval_epidemia.harness.hooks.{way}_{name}
+    aggregation: {how}
     higher_is_better: {better}
 """
 
@@ -111,13 +107,13 @@ def _base(benchmark: Benchmark, way: Way, dataset: str | None, variant: Variant)
         how += f"description: {json.dumps(text + _APART)}\n"
     if variant.leading_space is not None and not way.generated:
         how += 'target_delimiter: ""\n'
-    metrics = "".join(
-        _METRIC.format(name=name, way=way.name, better=json.dumps(metric.higher_is_better))
-        for name, metric in benchmark.metrics(way).items()
-    )
+    hook, metrics = f"!function lm_eval_epidemia.harness.hooks.{way.name}", ""
+    for name, metric in benchmark.metrics(way).items():
+        better = json.dumps(metric.higher_is_better)
+        metrics += _METRIC.format(name=name, how=f"{hook}_{name}", better=better)
     if variant.tries > 1 and way.generated:
         how += _TRIES.format(tries=variant.tries, way=way.name)
-        metrics += _TRIES_METRIC
+        metrics += _METRIC.format(name="tries", how="mean", better="false")
     top = _CUSTOM if dataset is None else _NOTE
     return top + how + _BASE.format(way=way.name) + metrics
 
@@ -239,33 +235,27 @@ def _of_way(
     return files
 
 
-def write_tasks(folder: Path, files: dict[str, str], replace: bool = False) -> None:
+def write_tasks(folder: Path, files: dict[str, str]) -> None:
     """Write task files in a staging folder and move them into place when all are complete.
+
+    An existing folder is left alone: another process was faster.
 
     Parameters
     ----------
     folder : Path
     files : dict of str to str
         As `render` returns them.
-    replace : bool
-        Replace the files of an earlier write and keep all others; see `folders.rewrite_folder`. If
-        false, an existing folder is left alone: another process was faster.
 
     Raises
     ------
     EpidemiaError
-        If the folder cannot be written, or holds files that are not ours.
+        If the folder cannot be written.
     """
-    if replace:
-        with folders.rewrite_folder(folder, MARKER) as temporary:
-            _fill(temporary, files)
-        return
     with paths.guard_write(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as staging:
             new = Path(staging) / "new"
-            new.mkdir()
-            _fill(new, files)
+            fill_folder(new, files)
             try:
                 new.rename(folder)
             except OSError:
@@ -273,7 +263,8 @@ def write_tasks(folder: Path, files: dict[str, str], replace: bool = False) -> N
                     raise
 
 
-def _fill(folder: Path, files: dict[str, str]) -> None:
+def fill_folder(folder: Path, files: dict[str, str]) -> None:
+    """Write task files into a folder, as `render` returns them."""
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -67,8 +67,7 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
     except BadReply as error:
         notices.warn(
             "replies without log-probabilities",
-            f"{row['task']}: {error}: cells with such a reply are not scored; with -T way=stated "
-            "the model writes its answer",
+            f"{row['task']}: {error}: not scored; with -T way=stated the model writes its answer",
         )
         return Score.unscored(reason="scoring_failed", explanation=str(error))
     kept = {"top": shown.top, "began": shown.said}
@@ -85,8 +84,7 @@ def _from_letters(row: dict[str, Any], output: ModelOutput) -> Score:
         notices.warn(
             "replies without letters",
             f"{row['task']}: a reply begins with {shown.said!r}, and no letter is among the "
-            f"{len(shown.top)} tokens shown; if the model thinks first, turn that off; or use -T "
-            "way=stated, where the model writes its answer",
+            f"{len(shown.top)} tokens shown: turn thinking off, or use -T way=stated",
         )
         return _scored(row, kept, None, "\n".join(lines))
     q = softmax(np.array(answer.value))[np.argsort(answer.order)]

@@ -149,6 +149,6 @@ def _surveys(survey: object) -> list[str]:
     names = split_names(map(str, given))
     if not names:
         raise EpidemiaError(
-            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out to use all"
+            "survey is empty: name surveys, as in survey=nsduh,scf, or leave it out"
         )
     return [] if names == [EVERY] else names

@@ -61,23 +61,14 @@ class Baseline(LM):
 
     tokenizer_name = "epidemia-baseline"
 
-    def __init__(
-        self,
-        kind: str = "truth",
-        *,
-        batch_size: Any = None,
-        max_batch_size: Any = None,
-        device: Any = None,
-        **arguments: Any,
-    ) -> None:
+    def __init__(self, kind: str = "truth", **arguments: Any) -> None:
         super().__init__()
         given = read_arguments("epidemia-baseline", BaselineSettings, {"kind": kind, **arguments})
         if kind not in KINDS:
             raise EpidemiaError(f"epidemia-baseline has no kind={kind!r} ({suggest(kind, KINDS)})")
         if given.noise is not None and kind not in ERRING:
             raise EpidemiaError(
-                f"epidemia-baseline: noise={given.noise:g} would change nothing for kind={kind}: "
-                f"leave it out, or give a kind with noise ({', '.join(ERRING)})"
+                f"epidemia-baseline kind={kind} has no noise, only {', '.join(ERRING)}"
             )
         self.kind, self.seed, self.position_bias = kind, given.seed, given.position_bias
         self.noise = 1.0 if given.noise is None else given.noise
@@ -92,41 +83,29 @@ class Baseline(LM):
     def _check(self, name: str) -> None:
         if name not in self._leaves:
             raise EpidemiaError(
-                f"epidemia-baseline answers only the tasks of this package, not {name!r}, because "
-                "its answers come from the ground truth"
+                f"epidemia-baseline answers only the tasks of this package, not {name!r}"
             )
-        benchmark = self._leaves[name].benchmark
-        if not benchmark.kinds:
-            raise EpidemiaError(f"epidemia-baseline does not answer {name}")
-        if self.kind not in benchmark.kinds:
+        kinds = self._leaves[name].benchmark.kinds
+        if self.kind not in kinds:
+            known = ", ".join(kinds) or "none"
             raise EpidemiaError(
-                f"epidemia-baseline kind={self.kind} cannot answer {name}: expected one of "
-                f"{', '.join(benchmark.kinds)}"
+                f"epidemia-baseline kind={self.kind} cannot answer {name}: expected one of {known}"
             )
 
-    def _ours(self, request: Any) -> dict[str, Any]:
-        """Return the row of our split that a request was made from."""
-        self._check(request.task_name)
-        doc: dict[str, Any] = request.doc
-        return doc
-
-    def _way(self, request: Any) -> Way:
-        return WAYS[self._leaves[request.task_name].way]
-
-    def _believed(self, request: Any) -> Array:
-        """Return what this respondent believes in the cell of one prompt."""
-        doc, name, way = self._ours(request), request.task_name, self._way(request)
-        answers = self._leaves[name].benchmark.answers
+    def _believed(self, request: Any) -> tuple[Way, Any, Array]:
+        """Return a prompt's way, its row as that reads it, and what is believed in its cell."""
+        doc, name = request.doc, request.task_name
+        self._check(name)
+        way, answers = WAYS[self._leaves[name].way], self._leaves[name].benchmark.answers
         if name not in self._believes and answers is not None:
             truth = way.load(doc["task"])
             self._believes[name] = answers(truth, self.kind, self.noise, self.seed)
-        believed: Array = self._believes[name][doc["cell"]]
-        return believed
+        return way, way.of_row(doc), self._believes[name][doc["cell"]]
 
     def _letters(self, request: Any) -> list[float]:
         """Log-probabilities of the choices of one prompt."""
-        believed, way = self._believed(request), self._way(request)
-        p = way.believed(believed, way.of_row(request.doc))
+        way, row, believed = self._believed(request)
+        p = way.believed(believed, row)
         with np.errstate(divide="ignore"):
             logits = np.maximum(np.log(p), LOG_ZERO)
         if self.position_bias:
@@ -137,7 +116,7 @@ class Baseline(LM):
     def loglikelihood(self, requests: list[Any]) -> list[tuple[float, bool]]:
         responses, asked, letters, choices = [], None, [], []
         for request in requests:
-            doc = self._ours(request)
+            doc = request.doc
             if doc is not asked:  # the letters of a prompt come one after the other
                 asked, letters = doc, self._letters(request)
                 choices = [choice.strip() for choice in doc["choices"]]
@@ -152,12 +131,11 @@ class Baseline(LM):
         """Write a choice (the most likely, or a drawn one if sampled), or the way's text."""
         replies = []
         for request in requests:
-            doc, way = self._ours(request), self._way(request)
-            text = way.writes(self._believed(request), way.of_row(doc))
-            if text is not None:
+            way, row, believed = self._believed(request)
+            if (text := way.writes(believed, row)) is not None:
                 replies.append(text)
                 continue
-            letters = self._letters(request)
+            doc, letters = request.doc, self._letters(request)
             number = np.argmax(letters)
             if way.drawn:
                 key = [self.seed, zlib.crc32(doc["task"].encode()), doc["cell"], doc["sample"]]

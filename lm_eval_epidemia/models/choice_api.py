@@ -32,7 +32,6 @@ from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.loading import read_arguments
 from lm_eval_epidemia.models.served import (
-    LEAST_MASS,
     WAY_OUT,
     Prompt,
     PromptAnswer,
@@ -41,7 +40,6 @@ from lm_eval_epidemia.models.served import (
     is_seen,
     task_of,
 )
-from lm_eval_epidemia.models.servers import BY_NAME
 
 
 class ChoiceAPISettings(BaseModel, extra="forbid", coerce_numbers_to_str=True):
@@ -61,7 +59,7 @@ class ChoiceAPISettings(BaseModel, extra="forbid", coerce_numbers_to_str=True):
     verify_certificate: bool = True
     ca_cert_path: Path | None = None
     enable_thinking: bool | None = None
-    server: str = "auto"
+    server: Literal["auto", "sglang", "llama.cpp", "vllm", "ollama", "mlx", "openai"] = "auto"
 
 
 def certificates(path: Path | None) -> bool | ssl.SSLContext:
@@ -125,13 +123,7 @@ class ChoiceAPI(LM):
         OpenAI's forms.
     """
 
-    def __init__(
-        self,
-        batch_size: Any = None,
-        max_batch_size: Any = None,
-        device: Any = None,
-        **arguments: Any,
-    ) -> None:
+    def __init__(self, **arguments: Any) -> None:
         super().__init__()
         refuse_keys(arguments)
         given = read_arguments("choice-api", ChoiceAPISettings, arguments)
@@ -144,10 +136,6 @@ class ChoiceAPI(LM):
             )
         if not given.model:
             raise EpidemiaError("choice-api: give model=NAME, the server's name for the model")
-        if given.server not in (servers := ("auto", *BY_NAME)):
-            raise EpidemiaError(
-                f"choice-api: server={given.server}: expected one of {', '.join(servers)}"
-            )
         self.model, self.base_url = given.model, given.base_url
         self.chat = url.path.endswith("/chat/completions")
         self.concurrent = given.num_concurrent
@@ -219,8 +207,7 @@ class ChoiceAPI(LM):
         if not self.chat:
             raise EpidemiaError(
                 f"{self.base_url} accepts plain text, not chat messages: with "
-                "--apply_chat_template give the address that ends in /chat/completions, where "
-                "the server applies the template"
+                "--apply_chat_template give the address that ends in /chat/completions"
             )
         return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
 
@@ -345,8 +332,7 @@ class ChoiceAPI(LM):
             return room
         if not self.served.counts:
             raise EpidemiaError(
-                f"{self.base_url} does not report the tokens of a request (usage), so "
-                "max_cost_tokens cannot be enforced: leave it out"
+                f"{self.base_url} does not report the tokens of requests: leave out max_cost_tokens"
             )
         left = self.served.most - self.served.tokens
         return max(min(room, left // max(self.served.longest, 1) - running), 0)
@@ -377,12 +363,10 @@ class ChoiceAPI(LM):
 
     def _unsuited(self, output_type: str, task: str) -> EpidemiaError:
         """Refuse a task that needs something else than letters."""
-        lacks, kind = "but not the log-probability of texts", ""
-        if output_type == "generate_until":
-            lacks, kind = "and cannot generate text", "chat-" if self.chat else ""
+        kind = "chat-" if self.chat and output_type == "generate_until" else ""
         return EpidemiaError(
-            f"choice-api only reads letters {lacks}, which {task} needs: run that task "
-            f"separately, with --model local-{kind}completions"
+            f"choice-api only reads letters, not what {task} needs: run that task separately, with "
+            f"--model local-{kind}completions"
         )
 
     def _declined(self, what: str, answered: PromptAnswer) -> EpidemiaError:
@@ -400,13 +384,11 @@ class ChoiceAPI(LM):
         shown = few([repr(text) for text in dict.fromkeys(began)])
         if not self.served.adds and any(len(text.strip(" .")) == 1 for text in began):
             return EpidemiaError(
-                f"none of the first {len(began)} answers of {self.model} begins with a letter in "
-                f"the one spelling that variants=one reads; they begin with {shown}. Leave "
-                "variants out, or give variants=sum, which adds up all spellings"
+                f"no answer of {self.model} begins with a letter in the one spelling that "
+                f"variants=one reads, but with {shown}: give variants=sum"
             )
         return EpidemiaError(
-            f"none of the first {len(began)} answers of {self.model} begins with a letter, and no "
-            f"letter has a probability of {LEAST_MASS:g} (choice_mass is 0); they begin with "
-            f"{shown}. If the model thinks first, turn that off (enable_thinking=False); if not, "
-            f"try --apply_chat_template and the address /v1/chat/completions. {WAY_OUT}"
+            f"none of the first {len(began)} answers of {self.model} begins with a letter, but "
+            f"with {shown}: turn thinking off (enable_thinking=False), try --apply_chat_template "
+            f"and the address /v1/chat/completions, or {WAY_OUT}"
         )

@@ -49,8 +49,7 @@ try:
     from lm_eval_epidemia.models import tree_attention
 except ImportError as error:
     raise EpidemiaError(
-        f"--model choice-hf needs PyTorch and Transformers ({error}). Install them with: "
-        f"{install('hf')}"
+        f"--model choice-hf needs PyTorch and Transformers ({error}): {install('hf')}"
     ) from error
 
 #: Tokens of a choice beyond which a request goes to the stock path: a letter has one or two, a

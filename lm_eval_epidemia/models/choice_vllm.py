@@ -24,9 +24,7 @@ from lm_eval_epidemia.models.loading import check_arguments, explain_loading, is
 try:
     from lm_eval.models.vllm_causallms import VLLM
 except ImportError as error:
-    raise EpidemiaError(
-        f"--model choice-vllm needs vLLM ({error}). Install it with: {install('vllm')}"
-    ) from error
+    raise EpidemiaError(f"--model choice-vllm needs vLLM ({error}): {install('vllm')}") from error
 
 #: The first vLLM that returns the log-probabilities of tokens named by their ids, and how many.
 BY_ID_SINCE, MOST_IDS = "0.32", 128
@@ -116,9 +114,8 @@ class ChoiceVLLM(VLLM):
         by_id = "logprob_token_ids" in SamplingParams.__annotations__
         if not by_id:
             _logger.warning(
-                f"choice-vllm: vLLM {version('vllm')} cannot return the log-probabilities of "
-                f"given tokens ({BY_ID_SINCE} can): using the most probable tokens, and lm-eval's "
-                "slower path for choices that are not among them"
+                f"choice-vllm: vLLM {version('vllm')} cannot return the log-probabilities of given "
+                f"tokens ({BY_ID_SINCE} can): choices that are not among the likeliest are slower"
             )
         # How many tokens the engine returns at most.
         most = int(self.model_args.get("max_logprobs", 20))

@@ -230,9 +230,8 @@ class Endpoint:
             said = self.scrubbed(str(error))
             if "CERTIFICATE_VERIFY_FAILED" in said:
                 raise EpidemiaError(
-                    f"{url}: its certificate is not trusted ({said}): give the authority's "
-                    "certificate with ca_cert_path=FILE, or skip the check with "
-                    "verify_certificate=False"
+                    f"{url}: its certificate is not trusted ({said}): give the authority's with "
+                    "ca_cert_path=FILE, or verify_certificate=False"
                 ) from None
             # Refused, reset, ended in mid-body: not the words, in which numbers differ.
             what = f"connection failed ({type(error).__name__})"
@@ -262,8 +261,7 @@ class Endpoint:
             seconds = _seconds_of(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:
                 raise EpidemiaError(
-                    f"{self.url} asks to wait {seconds:.0f} s (HTTP {status}): run the same "
-                    "command again after that"
+                    f"{self.url} asks to wait {seconds:.0f} s (HTTP {status}): try again after that"
                 )
             limits = status == 429 or seconds is not None
             raise BadReply(f"HTTP {status}", quote_words(words), seconds or 0.0, limits)
@@ -272,21 +270,17 @@ class Endpoint:
         if status in (400, 413, 422):
             raise Declined(words)
         if status in (401, 403):
+            # A refused key (401) is repeated by some, in part.
             raise EpidemiaError(
-                f"{self.url} rejects the key (HTTP {status}): set OPENAI_API_KEY; or name another "
-                "variable with --model_args api_key_env=NAME, or with header_env=NAME one that "
-                "contains a whole header" + (said if status == 403 and words else "")
-                # A refused key (401) is repeated by some, in part.
+                f"{self.url} rejects the key (HTTP {status}): set OPENAI_API_KEY, or name another "
+                f"variable with api_key_env=NAME{said if status == 403 and words else ''}"
             )
         if status == 404:
-            raise EpidemiaError(
-                f"{self.url} does not know this address or model (HTTP 404): check base_url and "
-                f"model{said}"
-            )
+            raise EpidemiaError(f"{self.url} or its model is not known (HTTP 404){said}")
         if where := headers.get("location"):
             raise EpidemiaError(
-                f"{self.url} redirects (HTTP {status}), and redirects are not followed. If this "
-                f"address is right, give it as base_url: {self.scrubbed(where)}"
+                f"{self.url} redirects (HTTP {status}), which is not followed: if this address is "
+                f"right, give it as base_url: {self.scrubbed(where)}"
             )
         raise EpidemiaError(f"{self.url} answered HTTP {status}: {words}")
 

@@ -79,7 +79,7 @@ def explain_loading(what: object) -> Iterator[None]:
 
 
 def read_arguments(name: str, kind: type[M], given: Mapping[str, Any]) -> M:
-    """Read a model's arguments, which lm-eval may pass as text.
+    """Read a model's arguments, which lm-eval may pass as text, but not those that all models get.
 
     Parameters
     ----------
@@ -89,8 +89,9 @@ def read_arguments(name: str, kind: type[M], given: Mapping[str, Any]) -> M:
         What arguments there are.
     given : mapping
     """
+    passed = ("batch_size", "max_batch_size", "device")
     try:
-        return kind.model_validate(given)
+        return kind.model_validate({name: x for name, x in given.items() if name not in passed})
     except ValidationError as error:
         fault = error.errors()[0]
         argument = str(fault["loc"][0])
@@ -113,10 +114,7 @@ def check_arguments(name: str, given: Mapping[str, Any]) -> None:
     """
     longest = given.get("max_length")
     if longest is not None and not re.fullmatch(r"0*[1-9]\d*(\.0*)?", str(longest)):
-        raise EpidemiaError(
-            f"{name}: max_length={longest}: expected the most tokens of a prompt and its answer, "
-            "at least 1"
-        )
+        raise EpidemiaError(f"{name}: max_length={longest}: expected tokens, at least 1")
 
 
 def check_adapter(model: Any, peft: str, pretrained: str) -> None:
@@ -144,8 +142,8 @@ def check_adapter(model: Any, peft: str, pretrained: str) -> None:
         ):
             if keys:
                 raise EpidemiaError(
-                    f"peft={peft} does not fit pretrained={pretrained}: {len(keys)} {what}; the "
-                    f"first is {next(iter(keys))}. It was trained on {named or 'an unnamed base'}"
+                    f"peft={peft}, which was trained on {named or 'an unnamed base'}, does not fit "
+                    f"pretrained={pretrained}: {len(keys)} {what}, such as {next(iter(keys))}"
                 )
     _check_base(peft, named, pretrained)
 
@@ -165,13 +163,12 @@ def _check_base(peft: str, named: str | None, pretrained: str) -> None:
         warn(
             "adapter of another base",
             f"peft={peft} was trained on {named} by its own account, but is loaded onto "
-            f"{pretrained}: unless both have the same weights, the answers belong to neither model",
+            f"{pretrained}: with other weights, the answers belong to neither model",
         )
     elif not is_same:
         raise EpidemiaError(
             f"peft={peft} was trained on {named}, whose weights are not those of "
-            f"pretrained={pretrained}: give that as pretrained. If both are the same weights, "
-            f"write {pretrained} as base_model_name_or_path in {peft}/adapter_config.json"
+            f"pretrained={pretrained}: give that as pretrained, or mend {peft}/adapter_config.json"
         )
 
 

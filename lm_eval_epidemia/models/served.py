@@ -17,7 +17,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from lm_eval_epidemia.ask.within import Withheld, Within
+from lm_eval_epidemia.ask.within import Withheld
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.servers import join_url, refuse_template
 from lm_eval_epidemia.models import servers
@@ -43,9 +43,8 @@ UNLIKELY = " zyzzyva"
 SLIPS = 3
 
 WAY_OUT = (
-    "Use a group in which the model writes its answer: epidemia_low_stated, "
-    "epidemia_high_stated, epidemia_low_sampled, epidemia_high_sampled or epidemia_high_closed "
-    "('epidemia cost GROUP' shows its cost)"
+    "use a group in which the model writes its answer: epidemia_low_stated, epidemia_low_sampled "
+    "or epidemia_high_closed ('epidemia cost GROUP' shows its cost)"
 )
 
 T = TypeVar("T")
@@ -278,23 +277,18 @@ class Served:
         """Why nothing is scored if all answers are what a sampler leaves."""
         return (
             f"{self.endpoint.url} shows probabilities after sampling, not those of {self.model}: "
-            "fewer tokens than asked for have any, and these sum to 1. Let it show those before "
-            f"sampling (vLLM: --logprobs-mode raw_logprobs). {WAY_OUT}"
+            f"let it show those before (vLLM: --logprobs-mode raw_logprobs), or {WAY_OUT}"
         )
 
     @property
     def over_limit(self) -> str:
         """Why no further prompt is sent."""
-        return (
-            f"stopped at max_cost_tokens={self.most}: {self.tokens:,} tokens were used, and "
-            "another prompt could exceed the limit"
-        )
+        return f"stopped at max_cost_tokens={self.most}: {self.tokens:,} tokens were used"
 
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
             f"{self.model} at {self.endpoint.url} gives no log-probabilities of its first token "
-            f"at temperature 0 ({why}). Reasoning models give none, and some servers ignore "
-            f"'logprobs'. {WAY_OUT}"
+            f"at temperature 0 ({why}), and reasoning models give none: {WAY_OUT}"
         )
 
     def _asked(self, prompt: Prompt, how: How, trial: bool = False) -> PromptAnswer:
@@ -416,9 +410,8 @@ def is_seen(answered: PromptAnswer) -> bool:
     """Whether any letter was generated, or is likely enough to say something of the model."""
     if answered.is_cut or answered.declined:
         return False
-    shown = [x for x, _ in answered.letters if not isinstance(x, Within) or x.shown]
-    written = any(is_greedy for _, is_greedy in answered.letters)
-    return written or math.fsum(math.exp(x) for x in shown) >= LEAST_MASS
+    shown = [math.exp(x) for x, _ in answered.letters if getattr(x, "shown", True)]
+    return math.fsum(shown) >= LEAST_MASS or any(is_greedy for _, is_greedy in answered.letters)
 
 
 def task_of(requests: Sequence[Any]) -> str:
@@ -440,15 +433,12 @@ def group_prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
         letter = choice.strip()
         if not (len(letter) == 1 and letter.isascii() and letter.isalpha()):
             raise EpidemiaError(
-                "choice-api only reads single letters, because a server shows only the first "
-                f"token of an answer, but {task_of([request])} has the choice {choice!r}. Run "
-                "such tasks with --model local-completions, or load the model with choice-vllm "
-                "or choice-hf"
+                f"choice-api only reads single letters, but {task_of([request])} has the choice "
+                f"{choice!r}: run it with local-completions, choice-vllm or choice-hf"
             )
         if not context:
             raise EpidemiaError(
-                f"{task_of([request])} asks for a letter without a prompt (acc_mutual_info), "
-                "which no server can answer: leave that metric out"
+                f"{task_of([request])} has a letter without a prompt: leave out acc_mutual_info"
             )
         if chat == isinstance(context, str):
             wrong = "plain text, not chat messages: give the address that ends in /chat/completions"

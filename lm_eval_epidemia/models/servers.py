@@ -187,8 +187,7 @@ VLLM = Server(
 OTHER = VLLM._replace(
     name="OpenAI",
     tells=_other_server,
-    way_out="serve the model with llama.cpp or vLLM, or use Ollama (docs/guides/served-models.md "
-    "has a table of servers)",
+    way_out="serve the model with llama.cpp or vLLM, or use Ollama (docs/guides/served-models.md)",
 )
 
 
@@ -212,9 +211,7 @@ def _llama_cpp_body(asked: TokenRequest) -> dict[str, Any]:
 def _read_llama_cpp(reply: Any, asked: TokenRequest) -> ShownTokens:
     shown = read_content(_read_key({"": reply}, "", "completion_probabilities"))
     if reply.get("truncated"):
-        raise EpidemiaError(
-            "a prompt exceeded the context and was cut: start the server with a larger -c"
-        )
+        raise EpidemiaError("a prompt was cut: start the server with a larger -c")
     return shown
 
 
@@ -230,8 +227,7 @@ LLAMA_CPP = Server(
     Form(_llama_cpp_body, "completion", _read_llama_cpp, (300, 20)),
     Form(_chat_body, tops=(300, *TOPS)),
     way_out="use a llama-server of this year, start it with 'llama-server -m MODEL.gguf -c 16384', "
-    "and give base_url=http://HOST:8080/v1/completions, or /v1/chat/completions with "
-    "--apply_chat_template",
+    "and give base_url=http://HOST:8080/v1/completions",
 )
 
 
@@ -294,9 +290,8 @@ def _ollama_chat_body(asked: TokenRequest) -> dict[str, Any]:
     turns = sum(message["role"] == "user" for message in asked.content)
     if turns > 1:
         raise EpidemiaError(
-            f"a chat of {turns} questions: Ollama silently drops the first ones if the chat "
-            "exceeds the context. Leave out --fewshot_as_multiturn, so that all examples are in "
-            "one message"
+            f"Ollama silently drops the first of {turns} questions of a chat that is too long: "
+            "leave out --fewshot_as_multiturn, so that all examples are in one message"
         )
     thinks = asked.more.get("chat_template_kwargs", {}).get("enable_thinking")
     more = {} if thinks is None else {"think": thinks}
@@ -308,8 +303,7 @@ def _read_ollama(reply: Any, asked: TokenRequest) -> ShownTokens:
     tokens = reply.get("prompt_eval_count")
     if isinstance(tokens, int) and tokens >= asked.room - 1:
         raise EpidemiaError(
-            f"a prompt fills the model's whole context of {tokens:,} tokens (num_ctx), so it may "
-            "have been cut. Use shorter prompts (fewer examples, --num_fewshot)"
+            f"a prompt fills the whole context of {tokens:,} tokens (num_ctx): it may be cut"
         )
     return shown
 
@@ -324,9 +318,8 @@ OLLAMA = Server(
     _is_ollama,
     Form(_ollama_plain_body, "api/generate", _read_ollama, (20,)),
     Form(_ollama_chat_body, "api/chat", _read_ollama, (20,)),
-    way_out="Ollama returns log-probabilities since 0.12.11: for plain text at "
-    "base_url=http://HOST:11434/api/generate, for chat at "
-    "http://HOST:11434/v1/chat/completions with --apply_chat_template",
+    way_out="Ollama returns log-probabilities since 0.12.11, of plain text at "
+    "http://HOST:11434/api/generate, of a chat at http://HOST:11434/v1/chat/completions",
 )
 
 
@@ -349,9 +342,7 @@ def _read_sglang(reply: Any, asked: TokenRequest) -> ShownTokens:
         top = [(f"token_id:{token}", float(x)) for x, token, *_ in named]
         written = f"token_id:{told['output_token_logprobs'][0][1]}"
     except (LookupError, TypeError, ValueError, OverflowError):
-        raise NoLogprobs(
-            "an answer without the log-probabilities of the tokens asked for"
-        ) from None
+        raise NoLogprobs("an answer without the log-probabilities asked for") from None
     return check_shown(top, written)
 
 

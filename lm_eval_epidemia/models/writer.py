@@ -78,10 +78,7 @@ class ModelWriter:
         try:
             return [reply or "" for reply in self._model.generate_until(instances)]
         except OSError as error:  # of a server
-            raise EpidemiaError(
-                f"the writer stopped answering ({error}): check that it is running, then run the "
-                "same command again"
-            ) from error
+            raise EpidemiaError(f"the writer does not answer ({error}): start it again") from error
 
     def _prompt(self, text: str) -> Any:
         """Put a request into the model's chat template, where it has one."""

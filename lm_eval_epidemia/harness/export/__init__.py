@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def _upload(folder: Path, files: Iterable[Path], repository: str) -> None:
     except Exception as error:  # of the network, of the Hub, or of its client
         raise EpidemiaError(
             f"{folder} is complete, but the upload to {repository} failed "
-            f"({type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}): "
+            f"({type(error).__name__}: {' '.join(str(error).split())}): "
             f"try again with 'hf upload --repo-type dataset {repository} {folder}'"
         ) from None
 
@@ -96,15 +97,13 @@ def check_hub_id(option: str, repository: str) -> None:
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
 
-    try:
+    with suppress(HFValidationError):
         validate_repo_id(repository)
-        is_whole = "/" in repository
-    except HFValidationError:
-        is_whole = False
-    if not is_whole:
-        raise EpidemiaError(
-            f"{option} {repository!r}: expected an id on the Hub, OWNER/NAME, such as me/questions"
-        )
+        if "/" in repository:
+            return
+    raise EpidemiaError(
+        f"{option} {repository!r}: expected an id on the Hub, OWNER/NAME, such as me/questions"
+    )
 
 
 def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None:
@@ -132,7 +131,7 @@ def _fill(folder: Path, out: Path, repository: str | None, stated: bool) -> None
     }
     for name, text in pages.items():
         (folder / name).write_text(text, encoding="utf-8")
-    yamls.write_tasks(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
+    yamls.fill_folder(folder / "task_yamls", yamls.render(repository or str(out), chosen=chosen))
 
 
 def _config(folder: Path, name: str, members: list[Leaf]) -> CardGroup:
