@@ -57,7 +57,7 @@ UNKNOWN, OLDER = math.nan, {"m": {COCAINE: None, HEROIN: None}}
 ACS_TOO = {"m": {COCAINE: TWO, SALARY: said(ACS, "41 43")}, "m ": {HEROIN: OF_OTHER}}
 NOT_KNOWN = [
     (OLDER, [UNKNOWN] * 2, "N/A.* for 2 tasks .*older version.* run it again"),
-    ({"m": {COCAINE: THREE, HEROIN: None}}, [1, UNKNOWN], f"N/A.* for 1 task .{HEROIN}.* no draws for them"),
+    ({"m": {COCAINE: THREE, HEROIN: None}}, [1, UNKNOWN], f"N/A.* for 1 task .{HEROIN}.* no draws"),
     # Neither joint nor independent: a mean over both would have a wrong error.
     (ACS_TOO, [UNKNOWN, UNKNOWN, math.sqrt(2)], f"no errors .N/A. for 2 tasks.*{APART}"),
     # Else their comparison reads as nothing but ties.
