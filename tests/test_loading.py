@@ -160,7 +160,7 @@ def test_a_model_given_twice_is_refused(tiny_llama, tmp_path):
         ),
         (
             {"num_hidden_layers": LAYERS - 1},
-            r"does not fit .*4 weights that the base needs are not in it, such as .*s\.1",
+            r"does not fit .*4 weights that the base needs are not in it, as .*s\.1",
         ),
     ],
     ids=["wider", "deeper", "shallower"],

@@ -142,7 +142,7 @@ def check_adapter(model: Any, peft: str, pretrained: str) -> None:
         ):
             if keys:
                 raise EpidemiaError(
-                    f"peft={peft} does not fit pretrained={pretrained}: {len(keys)} {what}, such as "
+                    f"peft={peft} does not fit pretrained={pretrained}: {len(keys)} {what}, as "
                     f"{next(iter(keys))}; it was trained on {named or 'an unnamed base'}"
                 )
     _check_base(peft, named, pretrained)
