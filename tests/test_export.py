@@ -218,7 +218,7 @@ def test_an_upload_that_fails_says_where_the_files_are(tmp_path, monkeypatch):
 
     monkeypatch.setattr(exporting, "_fill", lambda folder, *_: (folder / "README.md").touch())
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", fail)
-    expected = r"is complete, but the upload to me/q failed \(ConnectionError: no route\): try"
+    expected = r"the upload to me/q failed \(ConnectionError: no route to the host\): try"
     with pytest.raises(EpidemiaError, match=expected):
         export(tmp_path / "out", push_to_hub="me/q")
     assert (tmp_path / "out" / "README.md").is_file()

@@ -374,6 +374,6 @@ def test_task_files_of_another_version_are_refused_before_the_model_is_asked(tmp
     text = base.read_text()
     start = text.index("  - metric: score_population\n")
     base.write_text(text[:start] + text[text.index("  - metric: seen\n") :])
-    with pytest.raises(EpidemiaError, match="lacks score_population, score_population_stderr"):
+    with pytest.raises(EpidemiaError, match="without score_population, score_population_stderr"):
         run([BY_AGE], tmp_path)
     assert other in run([other], tmp_path)["results"]

@@ -64,7 +64,7 @@ def compare(
         )
     if len(names) == 2 and not folders:
         raise EpidemiaError(
-            f"which results? Give {shlex.join(['epidemia', 'compare', *names])} RESULTS"
+            f"no results: expected {shlex.join(['epidemia', 'compare', *names])} RESULTS"
         )
     if cluster and len(names) != 2:
         raise EpidemiaError("--cluster needs two models: epidemia compare A B RESULTS")

@@ -114,7 +114,7 @@ def check_arguments(name: str, given: Mapping[str, Any]) -> None:
     """
     longest = given.get("max_length")
     if longest is not None and not re.fullmatch(r"0*[1-9]\d*(\.0*)?", str(longest)):
-        raise EpidemiaError(f"{name}: max_length={longest}: expected tokens, at least 1")
+        raise EpidemiaError(f"{name}: max_length={longest}: expected the most tokens, at least 1")
 
 
 def check_adapter(model: Any, peft: str, pretrained: str) -> None:
@@ -142,8 +142,8 @@ def check_adapter(model: Any, peft: str, pretrained: str) -> None:
         ):
             if keys:
                 raise EpidemiaError(
-                    f"peft={peft}, which was trained on {named or 'an unnamed base'}, does not fit "
-                    f"pretrained={pretrained}: {len(keys)} {what}, such as {next(iter(keys))}"
+                    f"peft={peft} does not fit pretrained={pretrained}: {len(keys)} {what}, as "
+                    f"{next(iter(keys))}; it was trained on {named or 'an unnamed base'}"
                 )
     _check_base(peft, named, pretrained)
 

@@ -303,7 +303,7 @@ def _read_ollama(reply: Any, asked: TokenRequest) -> ShownTokens:
     tokens = reply.get("prompt_eval_count")
     if isinstance(tokens, int) and tokens >= asked.room - 1:
         raise EpidemiaError(
-            f"a prompt fills the whole context of {tokens:,} tokens (num_ctx): it may be cut"
+            f"a prompt fills the whole context of {tokens:,} tokens (num_ctx): lower --num_fewshot"
         )
     return shown
 
