@@ -284,7 +284,7 @@ def test_what_a_page_tells_to_type_works(page, at_desk, type_in):
 
 #: By group, by pattern and by name.
 LETTERS = (
-    "epidemia_high_nsduh,epidemia_low_nsduh_*_by_race,epidemia_quick,"
+    "epidemia_high_nsduh,epidemia_low_nsduh_*_by_race,"
     "epidemia_low_nsduh_heroin_ever_by_age_likelihood"
 )
 #: choice-api says of these that they are not asked by letters.
@@ -315,7 +315,7 @@ def test_choice_api_answers_every_group_that_is_asked_by_letters(at_desk, type_i
     """It once stopped at any group, although every task by itself was answered."""
     here = []
     # The tasks of a union are in other groups, and lm-eval takes no task twice.
-    for name in list_groups().keys() - list_unions().keys():
+    for name in list_groups().keys() - list_unions().keys() - {"epidemia_quick"}:
         with suppress(EpidemiaError):  # nothing of it is here
             task, way = find_tasks(name)[0]
             if not WAYS[way].generated and len(split(task, way)["choices"][0][0]) == 1:
