@@ -23,7 +23,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.estimate import boosted, store
-from lm_eval_epidemia.estimate.cells import Prepared
+from lm_eval_epidemia.estimate.estimator import Prepared
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.score.score import scale_distance, zero_distance
 from lm_eval_epidemia.surveys.catalogue import find_record

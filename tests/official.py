@@ -65,7 +65,7 @@ def people(survey: str, rows: int = 400, vintage: str | None = None, seed: int =
     universes = [*entry.universe, *release.select]
     universes += [universe for task in entry.all_tasks for universe in task.universe]
     for name in sorted(entry.variables):
-        way = entry.ways(name, vintage)[0]
+        way = entry.readings(name, vintage)[0]
         universes += [universe for level in way.levels for universe in level.also]
         # Of few answers some are commoner, so that there is something to know.
         skew = 1.0 if len(way.levels) <= 10 else 0.0
@@ -109,7 +109,7 @@ def labels(
     """Return the label of each person's answer, in plain steps; None where there is none."""
     entry = find_record(survey)
     release = entry.vintages[vintage or entry.official]
-    way = entry.ways(variable, vintage or entry.official)[0]
+    way = entry.readings(variable, vintage or entry.official)[0]
     values = sum(frame[release.column(column)] for column in way.column.split(" + "))
 
     def label(value: float) -> str | None:
@@ -208,7 +208,9 @@ def tables(survey: str, vintage: str | None = None, *others: str) -> list[pd.Dat
     vintage = vintage or entry.official
     for table in entry.vintages[vintage].tables:
         rng = np.random.default_rng(10)
-        given, outcome = (entry.ways(v, vintage)[0].levels for v in (*table.given, table.outcome))
+        given, outcome = (
+            entry.readings(v, vintage)[0].levels for v in (*table.given, table.outcome)
+        )
         names = [level.names[0] for level in given if table.total not in level.names]
         heads = [level.names[0] for level in outcome if "remainder" not in level.names]
         shape = len(names) + len(others), len(heads)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lm_eval_epidemia.models.servers import PROBE
+from lm_eval_epidemia.models.server_kinds import PROBE
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWX"
 #: Tokens by id: letters in three spellings, words, and the two of an unlikely word.

@@ -10,7 +10,7 @@ from conftest import REPOSITORY, evaluate
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.estimate.cells import estimate_task
+from lm_eval_epidemia.estimate.estimator import estimate_task
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.surveys.catalogue import find_record, find_task

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.benchmarks.observation.apart import compare_on_scales, fit_tilt
 from lm_eval_epidemia.benchmarks.observation.measured import part_of
+from lm_eval_epidemia.benchmarks.observation.other_scales import compare_on_scales, fit_tilt
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score.calibration_line import fit_line, log_odds, moments

@@ -19,15 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import LETTERS, VOCABULARY, added, likeliest, logprobs, scripted, truth
 
-from lm_eval_epidemia.ask.within import Within, bounds
+from lm_eval_epidemia.ask.bounds import Within, bounds
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.observation import metrics
 from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import join_url
+from lm_eval_epidemia.harness.server_facts import join_url
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.replies import BadReply, ShownTokens, read_by_text, read_shown
+from lm_eval_epidemia.models.server_replies import BadReply, ShownTokens, read_by_text, read_shown
 
 TASK = "epidemia_low_nsduh_heroin_ever_by_race"  # 8 prompts, 2 letters
 SEVERAL = "epidemia_low_acs_employer_by_sex"  # 48 prompts, 4 letters

@@ -10,8 +10,8 @@ from toy_survey import RECORD, build, declare, people
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.estimate import boosted, estimators, prepare, published, store
 from lm_eval_epidemia.estimate import build as building
-from lm_eval_epidemia.estimate.cells import Prepared, estimate_task
 from lm_eval_epidemia.estimate.check import find_faults
+from lm_eval_epidemia.estimate.estimator import Prepared, estimate_task
 from lm_eval_epidemia.estimate.estimators import Boosting, Contradicted, Counts, estimator_of
 from lm_eval_epidemia.estimate.sampling import Sample
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record

@@ -162,7 +162,7 @@ def test_statements_say_the_truth(tmp_path):
         truth = store.load_truth(name)
         _, drug, *_, by = name.removeprefix("epidemia_low_").split("_")
         (people, answers) = (
-            {level.label: level.phrase for level in NSDUH.ways(one, "2022")[-1].levels}
+            {level.label: level.phrase for level in NSDUH.readings(one, "2022")[-1].levels}
             for one in (by, f"{drug}_ever")
         )
         for cell, (label,) in enumerate(truth.given):
@@ -234,7 +234,7 @@ def test_notes_leave_out_what_is_held_out(tmp_path, raw):
     assert "race" not in card.facts and len(card.facts) == 8
     assert not any("Hispanic" in text for text in texts)
     truth = store.load_truth(LOW[0])
-    phrases = {level.label: level.phrase for level in NSDUH.ways("age", "2022")[0].levels}
+    phrases = {level.label: level.phrase for level in NSDUH.readings("age", "2022")[0].levels}
     assert len(card.held_out[LOW[0]]) == 3
     for cell, (label,) in enumerate(truth.given):
         said = any(f"{phrases[label]}" in text for text in texts)
@@ -285,7 +285,8 @@ def test_notes_say_nine_facts_once(tmp_path, raw, data):
     texts = texts_of(tmp_path / "n")
     assert len(texts) == 100
     phrases = {
-        name: [level.phrase for level in NSDUH.ways(name, "2022")[-1].levels] for name in card.facts
+        name: [level.phrase for level in NSDUH.readings(name, "2022")[-1].levels]
+        for name in card.facts
     }
     for text in texts:
         assert len(text.split()) < 200
@@ -302,7 +303,7 @@ def test_ten_notes_about_a_person_differ_and_are_in_one_split(tmp_path, raw):
     assert (card.rows, card.counts["people"]) == ({"train": 180, "validation": 20}, 20)
     train, validation = ([row["text"] for row in part] for part in rows_of(tmp_path / "n").values())
     assert len({*train, *validation}) == 200
-    ways = [NSDUH.ways(name, "2022")[-1].levels for name in card.facts]
+    ways = [NSDUH.readings(name, "2022")[-1].levels for name in card.facts]
     phrases = [[level.phrase for level in levels] for levels in ways]
 
     def profile(text):
@@ -365,9 +366,9 @@ def test_notes_of_other_surveys_say_each_fact_once(survey):
         name
         for task in entry.all_tasks
         for name in (task.outcome, *task.given)
-        if len(entry.ways(task.outcome, vintage)[0].levels) == 2
+        if len(entry.readings(task.outcome, vintage)[0].levels) == 2
     )
-    variables = {name: entry.ways(name, vintage)[0] for name in names}
+    variables = {name: entry.readings(name, vintage)[0] for name in names}
     about, rng = list(subjects(entry, vintage, variables).values()), np.random.default_rng(0)
     for _ in range(60):
         phrases = [way.levels[rng.integers(len(way.levels))].phrase for way in variables.values()]

@@ -10,10 +10,10 @@ from home_servers import AFTER_SAMPLING, NAMES, home, templated
 from scripted_server import added, tokens_of, truth
 from test_choice_api import SAID, cached, plain, requests
 
-from lm_eval_epidemia.ask.within import bounds
+from lm_eval_epidemia.ask.bounds import bounds
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
-from lm_eval_epidemia.models.servers import PROBE
+from lm_eval_epidemia.models.server_kinds import PROBE
 
 TEXTS = [f"Question {i}?\nAnswer:" for i in range(4)]
 LETTERS = "ABCD"

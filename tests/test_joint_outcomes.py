@@ -103,13 +103,13 @@ def test_it_is_read_in_the_ways_of_its_variables(tmp_path):
         ("HAPPY & HEALTH", ("2020",)),
     ]
     assert ways[0].levels[0].phrase == "is happy and is very healthy"
-    assert [way.column for way in record.ways("both_well", "2021")] == ["HAPPY & HEALTH2"]
+    assert [way.column for way in record.readings("both_well", "2021")] == ["HAPPY & HEALTH2"]
 
     def way_in(people):
         people.to_csv(tmp_path / "duo.csv", index=False)
         return load_microdata(record, tmp_path / "duo.csv", "2020").variables["both_well"]
 
-    assert way_in(frame) == record.way("both_well", "HAPPY & HEALTH", "2020")
+    assert way_in(frame) == record.reading("both_well", "HAPPY & HEALTH", "2020")
     assert way_in(frame.assign(HEALTH2=frame["HEALTH"])).column == "HAPPY & HEALTH2"
     with pytest.raises(EpidemiaError, match=r"lacks columns .*: healthy needs HEALTH2 or HEALTH"):
         way_in(frame.drop(columns="HEALTH"))

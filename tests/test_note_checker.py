@@ -11,7 +11,7 @@ from lm_eval_epidemia.surveys.catalogue import find_record
 NSDUH = find_record("nsduh")
 DRUGS = [f"{drug}_ever" for drug in ("alcohol", "cigarettes", "marijuana", "cocaine", "heroin")]
 NAMES = ["age", "sex", "race", "education", *DRUGS]
-VARIABLES = {name: NSDUH.ways(name, "2022")[-1] for name in NAMES}
+VARIABLES = {name: NSDUH.readings(name, "2022")[-1] for name in NAMES}
 STORIES = yaml.safe_load((REPOSITORY / "tests/data/notes_stories.yaml").read_text("utf-8"))
 SOUND = [read_story(reply)[0] for reply, faults in STORIES if not faults]
 

@@ -12,8 +12,8 @@ from scipy import integrate, linalg, stats
 from lm_eval_epidemia.findings.documents import Matched, _compared
 from lm_eval_epidemia.report.screen import _of_documents, _range, p_value
 from lm_eval_epidemia.results.documents import MetricKey
-from lm_eval_epidemia.score import outcomes
-from lm_eval_epidemia.score.outcomes import (
+from lm_eval_epidemia.score import clustered
+from lm_eval_epidemia.score.clustered import (
     MCNEMAR,
     PAIRED_T,
     Answers,
@@ -158,7 +158,7 @@ Prior = namedtuple("Prior", "freedom variance")
 
 def prior_of(variances, freedom):
     logs = np.log(variances)
-    return Prior(*map(float, outcomes.priors_from(logs.mean(), logs.var(ddof=1), freedom)))
+    return Prior(*map(float, clustered.priors_from(logs.mean(), logs.var(ddof=1), freedom)))
 
 
 #: Tasks by outcome: those of `epidemia_joint`, of low and high together, equal ones, two.
@@ -180,7 +180,7 @@ def test_cr2_and_its_freedom_are_those_of_the_matrices(sizes):
         terms.append((ones[at].T @ adjusted @ (rest @ values)[at] / tasks).item())
         vectors.append(rest[:, at] @ adjusted @ ones[at].ravel() / tasks)
     p = np.array(vectors) @ np.array(vectors).T
-    found = outcomes.average_clusters(values, clusters)
+    found = clustered.average_clusters(values, clusters)
     assert found.mean == pytest.approx(values.mean())
     assert found.error == pytest.approx(math.sqrt(sum(x * x for x in terms)))
     assert found.freedom == pytest.approx(np.trace(p) ** 2 / np.trace(p @ p))
@@ -192,7 +192,7 @@ def test_cr2_by_hand():
     Variance: (2^2 / (1 - 1/4) + 2^2 / (1 - 3/4)) / 16 = (16/3 + 16) / 16 = 4/3. Freedom: 16 / (1 +
     9 + 2 * 1 * 9 / (3 * 1)) = 1.
     """
-    found = outcomes.average_clusters([4.0, 0.0, 1.0, 3.0], "abbb")
+    found = clustered.average_clusters([4.0, 0.0, 1.0, 3.0], "abbb")
     assert found == pytest.approx((2.0, math.sqrt(4 / 3), 1.0))
     # t(0.975, 1) = 12.7062.
     assert found.reach(0.95) == pytest.approx(12.7062 * math.sqrt(4 / 3), rel=1e-5)
@@ -200,17 +200,17 @@ def test_cr2_by_hand():
 
 def test_equal_clusters_are_a_t_test_of_their_means():
     values = np.random.default_rng(2).normal(size=12)
-    found = outcomes.average_clusters(values, np.tile(range(4), 3))
+    found = clustered.average_clusters(values, np.tile(range(4), 3))
     means = values.reshape(3, 4).mean(axis=0)
     assert found == pytest.approx((means.mean(), stats.sem(means), 3.0))
-    alone = outcomes.average_clusters([1.0, 2.0], "aa")
+    alone = clustered.average_clusters([1.0, 2.0], "aa")
     assert alone.mean == 1.5 and math.isnan(alone.error) and math.isnan(alone.reach(0.95))
     assert alone.freedom == 0
 
 
 def test_the_variance_is_unbiased_for_independent_tasks():
     """E sum_g (c_g S_g / T)^2 = v / T: 20,000 draws, so a mean square is known to 1 %."""
-    layout = outcomes.Layout(np.repeat(range(5), (3, 2, 2, 1, 1)))
+    layout = clustered.Layout(np.repeat(range(5), (3, 2, 2, 1, 1)))
     values = np.random.default_rng(3).normal(size=(20_000, 9))
     squares = (layout.residuals(values) ** 2).sum(axis=1)
     assert squares.mean() == pytest.approx(1 / 9, rel=4 * squares.std() / squares.mean() / 141)

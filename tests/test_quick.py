@@ -9,8 +9,8 @@ from recorded_runs import copied_run
 from report_parts import command, table
 from test_ways import answers_of, replies
 
+from lm_eval_epidemia.ask.bounds import Within
 from lm_eval_epidemia.ask.variants import Variant
-from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks import WAYS, find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.observation import quick
 from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen

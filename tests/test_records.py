@@ -58,12 +58,12 @@ def test_a_way_of_recording_may_belong_to_a_vintage(tmp_path):
     """CDC's table and the microdata have one column name, and count different answers as yes."""
     brfss = records.find_record("brfss")
     counted = {
-        vintage: [level.codes for level in brfss.way("diabetes", "DIABETE4", vintage).levels]
+        vintage: [level.codes for level in brfss.reading("diabetes", "DIABETE4", vintage).levels]
         for vintage in brfss.vintages
     }
     assert counted["2023"] == [((1, 1), (2, 2)), ((3, 3), (4, 4))]
     assert counted["2023-published"] == [((1, 1),), ((2, 2), (3, 3), (4, 4))]
-    assert [way.vintages for way in brfss.ways("diabetes", "2023")] == [("2023",)]
+    assert [way.vintages for way in brfss.readings("diabetes", "2023")] == [("2023",)]
     with pytest.raises(EpidemiaError, match=r"small.yaml:15: .*there is no vintage '2021'"):
         small(tmp_path, ["codes: [1]", "codes: [2]"], vintages="vintages: ['2021']")
     with pytest.raises(EpidemiaError, match=r"small.yaml:13: .*not recorded in any way.*'2020'"):
@@ -115,7 +115,7 @@ def test_a_range_of_ages_is_written_out():
 def test_columns_follow_the_year_of_the_vintage():
     meps = records.find_record("meps")
     assert meps.vintages["2022"].column("PERWT{yy}F") == "PERWT22F"
-    assert meps.way("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
+    assert meps.reading("insured", "INSCOV21", "2021-panels24-26").column == "INSCOV{yy}"
 
 
 MISTAKES = yaml.safe_load((DATA / "record_mistakes.yaml").read_text())

@@ -24,7 +24,7 @@ from lm_eval_epidemia.ask.replies.numbers import LABELS, LONGEST, find_tag, read
 from lm_eval_epidemia.ask.replies.shares import read_shares
 from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.harness import written
+from lm_eval_epidemia.harness import written_replies
 from lm_eval_epidemia.score.score import Anchors
 
 B = 1
@@ -199,7 +199,7 @@ def test_what_a_model_knows_of_its_thoughts_is_used():
     ):
         model = Model()
         model.think_end_token = known
-        with written.keep_thoughts(model) as told:
+        with written_replies.keep_thoughts(model) as told:
             assert model.think_end_token is None
             assert told("Answer:", model.tok_decode(tokens)) == read
             assert told("Answer:<think>\n", "B") == "<think>B"

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as of
 from scipy import stats
 from scipy.spatial.distance import jensenshannon
 
-from lm_eval_epidemia.ask.within import MOST_ANSWERS, _most_apart, bound_change
+from lm_eval_epidemia.ask.bounds import MOST_ANSWERS, _most_apart, bound_change
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.score import monte_carlo, scales
 

@@ -24,12 +24,12 @@ from scripted_server import scripted
 from test_choice_api import KEY, TASK, TEXTS, ask, cached, model, plain, requests
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness import arguments, servers
+from lm_eval_epidemia.harness import arguments, server_facts
 from lm_eval_epidemia.harness.keys import headers, mask_keys
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.replies import BadReply
-from lm_eval_epidemia.models.served import count_tokens
+from lm_eval_epidemia.models.served_letters import count_tokens
+from lm_eval_epidemia.models.server_replies import BadReply
 from lm_eval_epidemia.results.read import read_results
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "servers.yaml").read_text("utf-8"))
@@ -103,7 +103,7 @@ def test_other_servers_are_asked_once_what_they_are_and_then_as_ever(says):
 
 
 def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(servers, "PATIENCE", 0.3)
+    monkeypatch.setattr(server_facts, "PATIENCE", 0.3)
     returned, dripped = threading.Event(), threading.Event()
 
     def drip(listener):
@@ -119,7 +119,7 @@ def test_a_server_that_says_it_bit_by_bit_is_not_waited_for(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=drip, args=(listener,))
         thread.start()
-        servers.check_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
+        server_facts.check_template(f"http://127.0.0.1:{listener.getsockname()[1]}/v1/completions")
         returned.set()
         thread.join()
     assert not dripped.is_set()

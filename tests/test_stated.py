@@ -25,7 +25,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness import yamls
 from lm_eval_epidemia.harness.guard import _Watched
-from lm_eval_epidemia.harness.written import structure_of
+from lm_eval_epidemia.harness.written_replies import structure_of
 from lm_eval_epidemia.score.score import Anchors
 
 BINARY = "epidemia_low_nsduh_cocaine_ever_by_age"

@@ -12,7 +12,7 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.harness import yamls
-from lm_eval_epidemia.harness.written import ask_until_read, choose_reply
+from lm_eval_epidemia.harness.written_replies import ask_until_read, choose_reply
 from lm_eval_epidemia.report.site import models
 from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.read import read_results

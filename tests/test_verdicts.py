@@ -25,9 +25,9 @@ from lm_eval_epidemia.findings.compare import (
 )
 from lm_eval_epidemia.findings.references import score_population
 from lm_eval_epidemia.results.choose import KEY, join_scores
+from lm_eval_epidemia.score.clustered import average_clusters
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.score.joint import Draws
-from lm_eval_epidemia.score.outcomes import average_clusters
 from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 TABLES = yaml.safe_load((REPOSITORY / "tests" / "data" / "reports.yaml").read_text("utf-8"))

@@ -69,7 +69,7 @@ def check_rows(way, truth, rows):
 def check_answers(way, truth, answers):
     """Every prompt of every cell has its place, and belongs to the first."""
     places = {(answer.cell, answer.place) for answer in answers}
-    prompts = way.prompts(truth, answers[0])
+    prompts = way.count_prompts(truth, answers[0])
     assert places == {(c, place) for c, _ in places for place in range(prompts)}
     assert len(answers) == len(places) == len(truth.given) * prompts
     for answer in answers:

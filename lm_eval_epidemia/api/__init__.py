@@ -12,7 +12,7 @@ from lm_eval_epidemia.api.comparing import Compared, compare
 from lm_eval_epidemia.api.listing import questions, tasks
 from lm_eval_epidemia.api.scores import Score, calibration_line, other_scales, score
 from lm_eval_epidemia.api.truths import Source, Truth, load_truth
-from lm_eval_epidemia.benchmarks.observation.apart import Tilt
+from lm_eval_epidemia.benchmarks.observation.other_scales import Tilt
 from lm_eval_epidemia.score.joint import Draws, difference, joint_error
 
 __all__ = [

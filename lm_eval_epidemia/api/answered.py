@@ -188,7 +188,7 @@ def _check_whole(way: Way, truth: Any, answers: Sequence[Any]) -> None:
             way.check(answer, first, truth)
         except ValueError as error:
             raise EpidemiaError(f"{name}, cell {answer.cell}: {error}") from None
-    prompts, cells = way.prompts(truth, first), len(truth.given)
+    prompts, cells = way.count_prompts(truth, first), len(truth.given)
     counts = Counter((answer.cell, answer.place) for answer in answers)
     if beyond := [cell for cell, _ in counts if cell not in range(cells)]:
         raise EpidemiaError(f"{name} has no cell {beyond[0]}: expected 0 to {cells - 1}")
@@ -272,7 +272,7 @@ def check_asked(
         Read from the rows, one for each prompt of the task.
     """
     way = WAYS[leaf.way]
-    name, prompts = way.named(truth.task), way.prompts(truth, answers[0])
+    name, prompts = way.named(truth.task), way.count_prompts(truth, answers[0])
     places = [answer.cell * prompts + answer.place for answer in answers]
     if "given" in rows[0]:
         conditions = [", ".join(given) for given in way.described(truth)]

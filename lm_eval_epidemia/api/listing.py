@@ -87,7 +87,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
 
 def _waiting(task: Task) -> dict[str, Any]:
     survey = find_record(task.survey)
-    levels = len(survey.ways(task.outcome, survey.official)[0].levels)
+    levels = len(survey.readings(task.outcome, survey.official)[0].levels)
     needs = survey.vintages[survey.official].needed
     return {"levels": levels, "cells": None, "state": "waiting", "vintage": "", "needs": needs}
 

@@ -11,15 +11,15 @@ import pandas as pd
 
 from lm_eval_epidemia.api.truths import Truth, load_truth
 from lm_eval_epidemia.ask.way import Elicited
-from lm_eval_epidemia.benchmarks.observation.apart import (
+from lm_eval_epidemia.benchmarks.observation.beliefs import read_beliefs
+from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
+from lm_eval_epidemia.benchmarks.observation.other_scales import (
     SCALES,
     Tilt,
     compare_on_scales,
     fit_tilt,
     scaled_cells,
 )
-from lm_eval_epidemia.benchmarks.observation.beliefs import read_beliefs
-from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.score.joint import Draws, joint_error
 from lm_eval_epidemia.score.score import Anchors

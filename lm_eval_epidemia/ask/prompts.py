@@ -207,7 +207,9 @@ class TaskQuestions(NamedTuple):
 def find_variables(truth: store.GroundTruth) -> dict[str, Variable]:
     """Return how each variable of a task was recorded in its ground truth."""
     survey = find_record(truth.survey)
-    return {name: survey.way(name, column, truth.vintage) for name, column in truth.columns.items()}
+    return {
+        name: survey.reading(name, column, truth.vintage) for name, column in truth.columns.items()
+    }
 
 
 class Wording:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.bounds import Within
 from lm_eval_epidemia.ask.replies.forms import strip_thought
 from lm_eval_epidemia.ask.way import Answer, Metric
-from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 

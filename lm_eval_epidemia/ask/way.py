@@ -224,7 +224,7 @@ class Way(ABC):
         """Return the letters of the answers, for rows without their own ``choices``."""
         return ()
 
-    def prompts(self, truth: Any, first: Any) -> int:
+    def count_prompts(self, truth: Any, first: Any) -> int:
         """Return the number of prompts per cell, of which one of the answers may tell."""
         return 1
 

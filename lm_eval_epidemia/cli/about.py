@@ -192,7 +192,7 @@ def _declared(task: Task, needs: str) -> None:
 
     survey = find_record(task.survey)
     vintage = survey.official
-    asked = {name: survey.ways(name, vintage)[0] for name in (task.outcome, *task.given)}
+    asked = {name: survey.readings(name, vintage)[0] for name in (task.outcome, *task.given)}
     given = [asked[name].levels[len(asked[name].levels) // 2].label for name in task.given]
     question = TaskQuestions(survey, vintage, task, asked).question(given)
     _say("question", "as in its record, with one condition filled in:")

@@ -217,7 +217,7 @@ def _print_drawn(drawn: FreshSet) -> None:
 
     table = make_table("", "task", "outcome", "given", "estimated by")
     for task in drawn.tasks:
-        way = find_record(drawn.survey).ways(task.outcome, drawn.vintage)[0]
+        way = find_record(drawn.survey).readings(task.outcome, drawn.vintage)[0]
         estimator = estimator_of(task, len(way.levels)).name
         table.add_row(task.name, task.outcome, ", ".join(task.given), SAID[estimator])
     print_table(table)

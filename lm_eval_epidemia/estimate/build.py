@@ -24,7 +24,7 @@ from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.estimate import published, write
-from lm_eval_epidemia.estimate.cells import Cells, estimate_task
+from lm_eval_epidemia.estimate.estimator import Cells, estimate_task
 from lm_eval_epidemia.estimate.estimators import Contradicted
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.registry import FIELD, meaning_of, read_registry

@@ -64,7 +64,7 @@ def _check_levels(truth: GroundTruth) -> list[str]:
     labels = [truth.levels, *(dict.fromkeys(column) for column in zip(*truth.given, strict=True))]
     for variable, used in zip((declared.outcome, *declared.given), labels, strict=False):
         try:
-            way = survey.way(variable, truth.columns.get(variable, ""), truth.vintage)
+            way = survey.reading(variable, truth.columns.get(variable, ""), truth.vintage)
         except EpidemiaError as error:
             wrong.append(str(error))
             continue

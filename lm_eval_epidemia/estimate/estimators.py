@@ -16,7 +16,7 @@ import numpy as np
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate import boosted, sampling
-from lm_eval_epidemia.estimate.cells import ByScheme, Estimated, Estimator, Prepared
+from lm_eval_epidemia.estimate.estimator import ByScheme, Estimated, Estimator, Prepared
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Codes, Sample, Scheme, count_shares, rng_of
 from lm_eval_epidemia.estimate.store import d_perfect
 from lm_eval_epidemia.surveys.record import Task

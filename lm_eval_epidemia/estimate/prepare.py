@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.estimate.adjust import adjust
-from lm_eval_epidemia.estimate.cells import Prepared, equalise_levels
+from lm_eval_epidemia.estimate.estimator import Prepared, equalise_levels
 from lm_eval_epidemia.estimate.estimators import estimator_of
 from lm_eval_epidemia.estimate.sampling import Codes, Sample
 from lm_eval_epidemia.surveys.microdata import MISSING, Microdata

@@ -9,7 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.estimate.cells import ByScheme, Cells, Estimated, Estimator, equalise_levels
+from lm_eval_epidemia.estimate.estimator import (
+    ByScheme,
+    Cells,
+    Estimated,
+    Estimator,
+    equalise_levels,
+)
 from lm_eval_epidemia.estimate.sampling import SCHEMES, Scheme, rng_of
 from lm_eval_epidemia.surveys.record import Record, Task
 from lm_eval_epidemia.surveys.tables import load_tables
@@ -82,7 +88,7 @@ def load_shares(
             estimator=Published(),
             levels=table.levels,
             given=list(table.cells),
-            columns={v: entry.ways(v, vintage)[0].column for v in (task.outcome, *task.given)},
+            columns={v: entry.readings(v, vintage)[0].column for v in (task.outcome, *task.given)},
             # They sum to 1 up to rounding: dividing them again would change bytes that ship.
             weights=weights / weights.sum() if task.equal else weights,
             dropped=table.dropped,

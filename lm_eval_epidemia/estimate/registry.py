@@ -231,7 +231,7 @@ def meaning_of(survey: Record, task: Task, vintage: str) -> str:
     variables = {
         name: [
             way.model_dump(mode="json", exclude_defaults=True, include=COUNTED, exclude=WORDS)
-            for way in survey.ways(name, vintage)
+            for way in survey.readings(name, vintage)
         ]
         for name in sorted({*asked, *survey.margin_variables(vintage)})
     }

@@ -24,7 +24,7 @@ from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import sampling
-from lm_eval_epidemia.estimate.cells import Cells
+from lm_eval_epidemia.estimate.estimator import Cells
 from lm_eval_epidemia.estimate.registry import REGISTRY, enter, lock_folder, read_registry
 from lm_eval_epidemia.estimate.sampling import Scheme
 

@@ -22,14 +22,14 @@ from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.results.choose import KEY, join_scores
 from lm_eval_epidemia.results.decode import POPULATION, leaves_of
-from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
-from lm_eval_epidemia.score.outcomes import (
+from lm_eval_epidemia.score.clustered import (
     SMALLEST,
     Clustered,
     Layout,
     average_clusters,
     priors_from,
 )
+from lm_eval_epidemia.score.joint import Draws, difference, joint_bias, joint_error, own_errors
 
 #: Two-sided level of confidence of every "better".
 CONFIDENCE = 0.95

@@ -16,7 +16,7 @@ from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results import documents
 from lm_eval_epidemia.results.decode import to_text
 from lm_eval_epidemia.results.documents import AnsweredTask, MetricKey
-from lm_eval_epidemia.score.outcomes import MCNEMAR, Answers, Clustered, compare_paired
+from lm_eval_epidemia.score.clustered import MCNEMAR, Answers, Clustered, compare_paired
 
 #: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
 #: have most of the rows.

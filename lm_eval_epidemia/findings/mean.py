@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, list_unions
-from lm_eval_epidemia.benchmarks.observation.apart import ScaleValue
+from lm_eval_epidemia.benchmarks.observation.other_scales import ScaleValue
 from lm_eval_epidemia.findings.compare import POPULATION, population_uncut
 from lm_eval_epidemia.results.decode import leaves_of
 from lm_eval_epidemia.score.collect import LOW_MASS

@@ -15,14 +15,14 @@ import pandas as pd
 from lm_eval_epidemia.ask import orderings
 from lm_eval_epidemia.ask.way import Elicited
 from lm_eval_epidemia.benchmarks import in_way
-from lm_eval_epidemia.benchmarks.observation.apart import (
+from lm_eval_epidemia.benchmarks.observation.measured import Part
+from lm_eval_epidemia.benchmarks.observation.other_scales import (
     ScaleValue,
     Tilt,
     best_log_score,
     compare_on_scales,
     fit_tilt,
 )
-from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS, simulate_answers
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import AnsweredGroup, add_known, collect_answers, group_answers

@@ -21,8 +21,8 @@ from lm_eval_epidemia.benchmarks import in_way
 from lm_eval_epidemia.benchmarks.observation import places as of_places
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation import years as of_years
-from lm_eval_epidemia.benchmarks.observation.apart import fit_tilt
 from lm_eval_epidemia.benchmarks.observation.measured import Part, part_of
+from lm_eval_epidemia.benchmarks.observation.other_scales import fit_tilt
 from lm_eval_epidemia.benchmarks.observation.places import places_of
 from lm_eval_epidemia.benchmarks.observation.years import YEAR, years_of
 from lm_eval_epidemia.core.distance import Array

@@ -36,9 +36,9 @@ from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural, suggest
 from lm_eval_epidemia.core.store import look
-from lm_eval_epidemia.harness.kept import ASKED, check_file, watch
+from lm_eval_epidemia.harness.answer_cache import ASKED, check_file, watch
 from lm_eval_epidemia.harness.keys import mask_logs, refuse_keys
-from lm_eval_epidemia.harness.servers import check_template
+from lm_eval_epidemia.harness.server_facts import check_template
 from lm_eval_epidemia.surveys.catalogue import how_to_build, records
 
 #: Groups for which a run logs how many tasks have a truth here.

@@ -20,11 +20,11 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 from unittest import mock
 
-from lm_eval_epidemia.ask.within import is_withheld
+from lm_eval_epidemia.ask.bounds import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, plural
-from lm_eval_epidemia.harness import group_errors, hooks, kept, written
+from lm_eval_epidemia.harness import answer_cache, group_errors, hooks, written_replies
 from lm_eval_epidemia.harness.discovery import pause_collector, resume_collector
 
 _WITHOUT_LOG_PROBABILITIES = (
@@ -87,9 +87,9 @@ def _claimed(given: Mapping[str, Any], ours: bool) -> AbstractContextManager[Non
     """Let no other model use the file of ``--use_cache``, in runs of ours and with our files."""
     model = _behind_the_cache(lm := given.get("lm"))
     file = None if model is lm else getattr(lm, "dbdict", None)
-    if file is None or not (ours or kept.record_of(file)):
+    if file is None or not (ours or answer_cache.record_of(file)):
         return nullcontext()
-    return kept.claim_file(file, kept.list_dependencies(model, given))
+    return answer_cache.claim_file(file, answer_cache.list_dependencies(model, given))
 
 
 def _every_task(tasks: Any) -> Iterator[Any]:
@@ -225,13 +225,13 @@ class _Watched:
         if hasattr(model, "_create_payload") and not isinstance(ours[0].args[0], str):
             _note_temperature(model, ours[0])
         for request in ours:
-            if structure := written.structure_of(request):
-                written.refuse_form(model, structure, request.task_name)
+            if structure := written_replies.structure_of(request):
+                written_replies.refuse_form(model, structure, request.task_name)
                 break
         names = dict.fromkeys(request.task_name for request in ours)
         ways = {name: WAYS[list_leaves()[name].way] for name in names if name in list_leaves()}
         with _explained(lm):
-            return written.ask_until_read(
+            return written_replies.ask_until_read(
                 requests, ways, lambda asked, tried: self.__written(asked, tried, *args, **kwargs)
             )
 
@@ -246,15 +246,15 @@ class _Watched:
         for place, request in enumerate(requests):
             is_ours = request.task_name in self.__ours
             is_drawn = is_ours and ("sample" in request.doc or tried > 0)
-            structure = written.structure_of(request) if is_ours else ""
+            structure = written_replies.structure_of(request) if is_ours else ""
             parts[is_ours, has_seeds and is_drawn, structure].append(place)
         replies: dict[int, Any] = {}
         for (is_ours, is_drawn, structure), places in sorted(parts.items()):
             part = [requests[place] for place in places]
             with (
                 _own_seeds(model, tried) if is_drawn else nullcontext(),
-                written.allow_form(model, structure),
-                written.keep_thoughts(model if is_ours else None) as told,
+                written_replies.allow_form(model, structure),
+                written_replies.keep_thoughts(model if is_ours else None) as told,
             ):
                 texts = _one_each(lm.generate_until(part, *args, **kwargs), part)
             for place, request, reply in zip(places, part, texts, strict=True):
@@ -305,7 +305,8 @@ def _explained(lm: Any) -> Iterator[None]:
         model = _behind_the_cache(lm)
         if hasattr(model, "_create_payload") and not isinstance(error, EpidemiaError):
             # A connection's errors are OSErrors or a library's own; these come from reading.
-            note = f"epidemia: the answers so far are {kept.LOST if model is lm else kept.KEPT}"
+            became = answer_cache.LOST if model is lm else answer_cache.KEPT
+            note = f"epidemia: the answers so far are {became}"
             unread = isinstance(error, (ValueError, LookupError, TypeError, AssertionError))
             if unread and not isinstance(error, OSError):
                 note = _UNREAD

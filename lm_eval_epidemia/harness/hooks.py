@@ -8,15 +8,15 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lm_eval_epidemia.ask.bounds import is_withheld
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Metric
-from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.written import Tried, choose_reply
+from lm_eval_epidemia.harness.written_replies import Tried, choose_reply
 from lm_eval_epidemia.score.collect import cache_last
 
 

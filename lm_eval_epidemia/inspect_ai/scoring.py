@@ -15,15 +15,15 @@ from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import TaskState
 
+from lm_eval_epidemia.ask.bounds import Within
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.ask.way import Answer
-from lm_eval_epidemia.ask.within import Within
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.metrics import bound_unseen
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.models.replies import BadReply, ShownTokens, read_by_text, read_content
+from lm_eval_epidemia.models.server_replies import BadReply, ShownTokens, read_by_text, read_content
 from lm_eval_epidemia.score.collect import cache_last
 from lm_eval_epidemia.score.joint import Draws, joint_error
 

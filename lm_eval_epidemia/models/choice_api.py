@@ -26,12 +26,12 @@ from pydantic import BaseModel, Field
 from tqdm import tqdm
 
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.harness.kept import KEPT, LOST, explain_write, record_of, write_note
+from lm_eval_epidemia.harness.answer_cache import KEPT, LOST, explain_write, record_of, write_note
 from lm_eval_epidemia.harness.keys import headers, refuse_keys
 from lm_eval_epidemia.models.choices import remember
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.loading import read_arguments
-from lm_eval_epidemia.models.served import (
+from lm_eval_epidemia.models.served_letters import (
     WAY_OUT,
     Prompt,
     PromptAnswer,

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, TypeVar
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.core.extras import needs
 from lm_eval_epidemia.harness.keys import quote_server
-from lm_eval_epidemia.models.replies import (
+from lm_eval_epidemia.models.server_replies import (
     BadReply,
     Declined,
     Stopped,

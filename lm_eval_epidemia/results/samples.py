@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from lm_eval_epidemia.ask.bounds import is_withheld
 from lm_eval_epidemia.ask.variants import MOST_SAMPLES
 from lm_eval_epidemia.ask.way import DistributionWay
-from lm_eval_epidemia.ask.within import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, Way, in_way
 from lm_eval_epidemia.benchmarks.observation import undated
 from lm_eval_epidemia.benchmarks.observation.metrics import DROPPED, compare_task

@@ -90,7 +90,7 @@ def collect_answers(ways: Mapping[str, Way], answers: Sequence[Answer]) -> Colle
             f"{', '.join(sorted(stale))}, but {truth.fingerprint} is installed: export them again"
         )
     values = np.array([answer.value for answer in answers], dtype=float)
-    answered = np.zeros((len(truth.given), way.prompts(truth, first)), dtype=bool)
+    answered = np.zeros((len(truth.given), way.count_prompts(truth, first)), dtype=bool)
     said = np.full((*answered.shape, *values.shape[1:]), np.nan)
     places = tuple(np.array([(answer.cell, answer.place) for answer in answers]).T)
     said[places], answered[places] = values, True

@@ -198,7 +198,7 @@ def all_tasks() -> dict[str, Task]:
 def official_cells(task: Task) -> int:
     """Return how many combinations the official levels of a task's conditions have."""
     survey = find_record(task.survey)
-    return prod(len(survey.ways(name, survey.official)[0].levels) for name in task.given)
+    return prod(len(survey.readings(name, survey.official)[0].levels) for name in task.given)
 
 
 def find_task(name: str) -> Task:

@@ -453,7 +453,7 @@ def check_files(record: Record, paths: Sequence[Path], vintage: str | None = Non
         seen = [
             Seen(
                 f"{table.outcome} by {', '.join(table.given)}",
-                ", ".join(record.ways(variable, name)[0].column for variable in table.given),
+                ", ".join(record.readings(variable, name)[0].column for variable in table.given),
                 len(table.cells),
                 sum(table.dropped.values()),
                 table.absent,

@@ -397,7 +397,7 @@ class Record(Strict):
                     hint = suggest(name, self.vintages)
                     yield (*place, n, "vintages"), f"there is no vintage {name!r} ({hint})"
             for name in self.vintages:
-                if not self.ways(variable, name):
+                if not self.readings(variable, name):
                     yield place, f"the variable is not recorded in any way in vintage {name!r}"
 
     def _vintage_faults(self) -> Iterator[Fault]:
@@ -416,7 +416,7 @@ class Record(Strict):
             if len({file.year is None for file in vintage.files}) > 1:
                 yield (*place, "files"), "only some files have a year: give every file its year"
             for n, table in enumerate(vintage.tables):
-                for way in self.ways(table.outcome, name)[:1] if table.shares else ():
+                for way in self.readings(table.outcome, name)[:1] if table.shares else ():
                     labels = [level.label for level in way.levels]
                     if labels != list(table.shares):
                         fault = f"has shares of {list(table.shares)}, its outcome levels {labels}"
@@ -506,15 +506,15 @@ class Record(Strict):
             raise EpidemiaError(f"{self.survey} has no vintage {name!r} ({hint})")
         return self.vintages[name]
 
-    def ways(self, variable: str, vintage: str) -> tuple[Variable, ...]:
+    def readings(self, variable: str, vintage: str) -> tuple[Variable, ...]:
         """Return the possible recordings of `variable` in `vintage`, best first."""
         ways = self.variables.get(variable, ())
         return tuple(way for way in ways if not way.vintages or vintage in way.vintages)
 
-    def way(self, variable: str, column: str, vintage: str) -> Variable:
+    def reading(self, variable: str, column: str, vintage: str) -> Variable:
         """Return the recording of `variable` that reads `column` in `vintage`."""
         entry = self.vintage(vintage)
-        for way in self.ways(variable, vintage):
+        for way in self.readings(variable, vintage):
             if entry.column(way.column) == column:
                 return way
         raise EpidemiaError(

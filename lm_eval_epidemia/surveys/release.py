@@ -68,7 +68,7 @@ class VintageFiles(NamedTuple):
         record, chosen = self.record, dict[str, Variable]()
         names = sorted(record.variables if self.every else record.used_variables(self.vintage))
         for name in sorted(names, key=record.is_joint):
-            for way in record.ways(name, self.vintage):
+            for way in record.readings(name, self.vintage):
                 parts = [chosen[part] for part in way.both or () if part in chosen]
                 joint = len(parts) == len(way.both or ()) and way.column == joint_column(parts)
                 if joint if way.both else self.has(way.column):
@@ -139,7 +139,7 @@ class VintageFiles(NamedTuple):
         # What a joint outcome lacks is one of its variables.
         needed = {name for name in record.used_variables(self.vintage) if not record.is_joint(name)}
         if lacking := sorted(needed - set(self.variables()) - set(entry.may_lack)):
-            ways = {name: record.ways(name, self.vintage) for name in lacking}
+            ways = {name: record.readings(name, self.vintage) for name in lacking}
             detail = "; ".join(
                 f"{name} needs {' or '.join(entry.column(way.column) for way in ways[name])} "
                 f"({suggest(parts_of(ways[name][0].column)[0], columns)})"

@@ -140,7 +140,7 @@ def _headers(record: Record, vintage: str, table: TableLayout) -> dict[str, tupl
     headers |= {f"within {name}": (name,) for name in table.within}
     if table.size:
         headers["size"] = table.size
-    for level in record.ways(table.outcome, vintage)[0].levels:
+    for level in record.readings(table.outcome, vintage)[0].levels:
         spellings = (table.shares[level.label],) if table.shares else level.names
         if "remainder" not in spellings:
             headers[f"share {level.label}"] = spellings
@@ -242,8 +242,8 @@ def _read_table(
     record: Record, vintage: str, table: TableLayout, place: _TablePlace, file: str
 ) -> PublishedTable:
     """Put the rows of a table together."""
-    given = [record.ways(name, vintage)[0].levels for name in table.given]
-    outcome = record.ways(table.outcome, vintage)[0].levels
+    given = [record.readings(name, vintage)[0].levels for name in table.given]
+    outcome = record.readings(table.outcome, vintage)[0].levels
     rows, dropped = _number_rows(table, outcome, given, place, file)
     numbers = list(rows)
 

@@ -335,7 +335,7 @@ class JointOutcome(Strict):
     labels: tuple[str, ...]
     revision: int = 0
 
-    def ways(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
+    def readings(self, parts: Sequence[Sequence[Variable]]) -> tuple[Variable, ...]:
         """Return how it is recorded: in each way of each of its variables, best first."""
         return tuple(way for ways in product(*parts) if (way := self._way(ways)) is not None)
 
@@ -388,7 +388,9 @@ def add_joint_outcomes(
         for name, outcome in outcomes.items()
         for field, fault in _faults_of_joint(outcome, plain, outcomes)
     )
-    every = plain | {n: of.ways([plain[part] for part in of.both]) for n, of in outcomes.items()}
+    every = plain | {
+        n: of.readings([plain[part] for part in of.both]) for n, of in outcomes.items()
+    }
     return {name: every[name] for name in written}
 
 

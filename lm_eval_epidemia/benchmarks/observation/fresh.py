@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError, suggest
 from lm_eval_epidemia.core.store import look
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import sampling, store
-from lm_eval_epidemia.estimate.cells import Estimated
+from lm_eval_epidemia.estimate.estimator import Estimated
 from lm_eval_epidemia.estimate.estimators import Counts
 from lm_eval_epidemia.estimate.prepare import prepare
 from lm_eval_epidemia.estimate.sampling import Scheme

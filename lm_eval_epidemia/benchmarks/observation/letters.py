@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.bounds import bound_change
 from lm_eval_epidemia.ask.orderings import LETTERS, SEED, design_of, orderings
 from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
 from lm_eval_epidemia.ask.replies.letters import read_letter
@@ -26,7 +27,6 @@ from lm_eval_epidemia.ask.responses import (
 )
 from lm_eval_epidemia.ask.variants import MOST_SAMPLES, Variant
 from lm_eval_epidemia.ask.way import Answer, DistributionWay, Elicited, Metric, Way
-from lm_eval_epidemia.ask.within import bound_change
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 
@@ -113,7 +113,7 @@ class InOrders(Way):
     def choices(self, truth: Any) -> Sequence[str]:
         return LETTERS[: len(truth.levels)]
 
-    def prompts(self, truth: Any, first: Answer) -> int:
+    def count_prompts(self, truth: Any, first: Answer) -> int:
         return len(orderings(len(truth.levels), str(first.design)))
 
     def check(self, answer: Answer, first: Answer, truth: Any) -> None:
@@ -229,7 +229,7 @@ class Sampled(Letters):
         level = None if position is None else row.order[position]
         return self.answer(row, level, row.sample - 1, order=row.order, design=row.n_samples)
 
-    def prompts(self, truth: GroundTruth, first: Answer) -> int:
+    def count_prompts(self, truth: GroundTruth, first: Answer) -> int:
         return int(first.design)
 
     def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from lm_eval_epidemia.ask.bounds import bound_change
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.prompts import ONE_LETTER, Wording, prompt
 from lm_eval_epidemia.ask.replies.letters import read_letter
 from lm_eval_epidemia.ask.responses import CHOICE_MASS, WRITTEN, logprobs_of, softmax
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, DistributionWay, Elicited, Metric
-from lm_eval_epidemia.ask.within import bound_change
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate.store import GroundTruth
 from lm_eval_epidemia.surveys.catalogue import official_cells
@@ -106,7 +106,7 @@ class Likelihood(DistributionWay):
     def choices(self, truth: GroundTruth) -> Sequence[str]:
         return BIN_LETTERS
 
-    def prompts(self, truth: GroundTruth, first: Answer) -> int:
+    def count_prompts(self, truth: GroundTruth, first: Answer) -> int:
         return len(asked_levels(len(truth.levels)))
 
     def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lm_eval_epidemia.ask.bounds import Within, bounds
 from lm_eval_epidemia.ask.way import Answer
-from lm_eval_epidemia.ask.within import Within, bounds
 from lm_eval_epidemia.benchmarks.benchmark import Measurement
 from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS

@@ -266,7 +266,7 @@ class Quick(Way):
     def choices(self, truth: QuickTruth) -> Sequence[str]:
         return LETTERS
 
-    def prompts(self, truth: QuickTruth, first: Answer) -> int:
+    def count_prompts(self, truth: QuickTruth, first: Answer) -> int:
         return 2
 
     def believed(self, belief: Array, row: Any) -> Array:

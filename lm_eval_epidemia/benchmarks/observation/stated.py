@@ -125,7 +125,7 @@ class Stated(SurveyQuestion):
     def choices(self, truth: GroundTruth) -> Sequence[str]:
         return truth.levels
 
-    def prompts(self, truth: GroundTruth, first: Answer) -> int:
+    def count_prompts(self, truth: GroundTruth, first: Answer) -> int:
         return 2
 
     def check(self, answer: Answer, first: Answer, truth: GroundTruth) -> None:

@@ -222,7 +222,7 @@ def _format_answers(answers: Sequence[Any]) -> list[list[str]]:
     way = WAYS[answers[0].way]
     truth = way.load(answers[0].task)
     texts = {(answer.cell, answer.place): _text(answer.value, way) for answer in answers}
-    repeats = range(way.prompts(truth, answers[0]))
+    repeats = range(way.count_prompts(truth, answers[0]))
     return [
         [texts.get((cell, place), _UNASKED) for place in repeats]
         for cell in range(len(truth.quantities))
@@ -503,7 +503,9 @@ def read_kept(text: str, truth: Quantities, way: Way) -> Kept:
     stated, answered = read_answers(text, truth), math.nan
     is_stated = isinstance(stated, FamilyPriors)
     got = (stated.a if isinstance(stated, FamilyPriors) else stated).shape[1]
-    number = way.prompts(truth, None) if way.generated else len(ways.points(truth.quantities[0]))
+    number = (
+        way.count_prompts(truth, None) if way.generated else len(ways.points(truth.quantities[0]))
+    )
     if (got, is_stated) != (number, way.generated):
         kinds = ("log-probabilities", "priors")
         expected = f"{number} {kinds[way.generated]}"

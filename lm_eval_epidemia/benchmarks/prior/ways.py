@@ -86,7 +86,7 @@ class StatedPrior(AboutQuantities):
     def written(self, prior: Stated, row: Any) -> str:
         """Return the text of a tag for family and parameters."""
 
-    def prompts(self, truth: Quantities, first: Answer) -> int:
+    def count_prompts(self, truth: Quantities, first: Answer) -> int:
         return REPEATS
 
     def rows(self, truth: Quantities, variant: Variant) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Asking a served model for letters, in the best form that its server supports.
 
-The kind of server determines the possible forms (`servers`). If it accepts token ids (vLLM,
+The kind of server determines the possible forms (`server_kinds`). If it accepts token ids (vLLM,
 SGLang), it returns the log-probabilities of exactly the letters; otherwise the most likely tokens,
 as text. Here too: the requests that each prompt answers, and what a server counts and tokenizes.
 """
@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from lm_eval_epidemia.ask.within import Withheld
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import join_url, refuse_template
-from lm_eval_epidemia.models import servers
+from lm_eval_epidemia.harness.server_facts import join_url, refuse_template
+from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.choices import move_spaces
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.replies import (
@@ -34,7 +34,7 @@ from lm_eval_epidemia.models.replies import (
     read_by_text,
     spellings,
 )
-from lm_eval_epidemia.models.servers import TOPS, Form, Found, Server, TokenRequest
+from lm_eval_epidemia.models.server_kinds import TOPS, Form, Found, Server, TokenRequest
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"
@@ -84,7 +84,7 @@ class Served:
     more : mapping
         What else is sent with each prompt.
     server : str
-        "auto", or a name of `servers.BY_NAME`.
+        "auto", or a name of `server_kinds.BY_NAME`.
     most : int, optional
         Tokens that may be used.
     """
@@ -145,7 +145,7 @@ class Served:
     @property
     def checked(self) -> dict[str, Any]:
         """What is kept of the server: its name and version, and whether it repeats its answers."""
-        repeats = {} if self.apart is None else {"repeatable": self.apart <= servers.REPEATS}
+        repeats = {} if self.apart is None else {"repeatable": self.apart <= server_kinds.REPEATS}
         return {"server": self.server or "not known", **repeats}
 
     def answer(self, prompt: Prompt) -> PromptAnswer:
@@ -185,9 +185,13 @@ class Served:
         """
         url, words = self.endpoint.url, ""
         found = self.found = self.endpoint.until(
-            lambda: servers.find_server(url, self._given, self.endpoint.verify), url
+            lambda: server_kinds.find_server(url, self._given, self.endpoint.verify), url
         )
-        if found.server is servers.OLLAMA and not self.chat and not servers.is_ollamas(url):
+        if (
+            found.server is server_kinds.OLLAMA
+            and not self.chat
+            and not server_kinds.is_ollamas(url)
+        ):
             refuse_template(url, found.version)
         for way in self._ways(found.server, prompt):
             for limit in ("max_tokens", "max_completion_tokens"):
@@ -223,22 +227,22 @@ class Served:
                 raise EpidemiaError("it returns the most likely tokens as numbers, not as text")
         if is_first_cut and all(is_cut(one, how.top, how.form.by_ids) for one in shown):
             raise EpidemiaError(self.after_sampling)
-        self.apart = servers.measure_difference(*shown)
+        self.apart = server_kinds.measure_difference(*shown)
         other = self.found.server.form(not self.chat, how.form.by_ids)
         another = None
         # Addresses that are not there, and models without a template, say nothing.
         with suppress(Declined, EpidemiaError):
             another = other and self._probed(how._replace(form=other), not self.chat, once=True)
-        alike = another and servers.is_same_answer(shown[0], another)
+        alike = another and server_kinds.is_same_answer(shown[0], another)
         told = [f"letters are read by {self.read_by}"]
-        if self.apart > servers.REPEATS:
+        if self.apart > server_kinds.REPEATS:
             apart = f"{self.apart:.2f} apart"
             told.append(f"not repeatable: the same prompt, sent twice, got probabilities {apart}")
         if alike is None:
             told.append(
                 "plain text and chat could not be compared, so a chat template would go unnoticed"
             )
-        log = _logger.warning if self.apart > servers.REPEATS else _logger.info
+        log = _logger.warning if self.apart > server_kinds.REPEATS else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
         if alike:
             words = (
@@ -254,12 +258,14 @@ class Served:
 
     def _probed(self, how: How, chat: bool, once: bool = False) -> ShownTokens:
         """Return what is shown after the prompt whose answer is certain."""
-        content: Any = [{"role": "user", "content": servers.PROBE}] if chat else servers.PROBE
+        content: Any = (
+            [{"role": "user", "content": server_kinds.PROBE}] if chat else server_kinds.PROBE
+        )
         ids: set[int] = set()
         if how.form.by_ids:
-            choices = tuple(letter if self.chat else f" {letter}" for letter in servers.PROBED)
+            choices = tuple(letter if self.chat else f" {letter}" for letter in server_kinds.PROBED)
             # The same tokens in either form, or there would be nothing to compare.
-            wanted = self._tokenizer.letters(servers.PROBE, choices)
+            wanted = self._tokenizer.letters(server_kinds.PROBE, choices)
             ids = set(chain.from_iterable(wanted or ()))
         asked = self._question(content, how, sorted(ids))
 
@@ -342,7 +348,7 @@ class Served:
     ) -> T:
         # A token is at least a byte; once one prompt is counted, the others are about as long.
         expected = len(content := str(asked.content).encode()) + 1
-        if self.longest and servers.PROBE.encode() not in content:
+        if self.longest and server_kinds.PROBE.encode() not in content:
             expected = self.longest
         if self.most and self.tokens + expected > self.most:
             raise EpidemiaError(self.over_limit)

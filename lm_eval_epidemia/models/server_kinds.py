@@ -9,7 +9,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.harness.servers import Unavailable, ask_server
+from lm_eval_epidemia.harness.server_facts import Unavailable, ask_server
 from lm_eval_epidemia.models.replies import (
     BadReply,
     NoLogprobs,
