@@ -44,7 +44,9 @@ def read_runs(
     from lm_eval_epidemia.results.tuned import add_cards
 
     if not results:
-        raise EpidemiaError("which results? Give the folder that lm_eval wrote (--output_path)")
+        raise EpidemiaError(
+            "no results are named: give the folder that lm_eval wrote (--output_path)"
+        )
     made = read_results(results)
     if conditions := choose.conditions_of(where or []):
         made = choose.keep_where(made, conditions)

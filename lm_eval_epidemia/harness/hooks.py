@@ -89,7 +89,7 @@ def _load(
     if variant.in_task_files != (epidemia_variant or {}):
         raise EpidemiaError(
             f"--metadata asks for {variant.in_task_files}, but the task file of {name} is for "
-            f"{epidemia_variant or 'neither'}. Use the start-up hook (unset EPIDEMIA_AUTOLOAD) or "
+            f"{epidemia_variant or 'neither'}: use the start-up hook (unset EPIDEMIA_AUTOLOAD) or "
             "'epidemia run', and no --include_path to our files"
         )
     # Read for the errors at the end: a damaged file shall be known before the model is asked.

@@ -251,7 +251,7 @@ class Served:
             )
             if not self.found.is_given:
                 raise EpidemiaError(
-                    f"{words}. Serve the model with llama.cpp or vLLM; or, if you know that this "
+                    f"{words}; serve the model with llama.cpp or vLLM or, if you know that this "
                     "is right, add server=openai to --model_args"
                 )
             _logger.warning("epidemia: %s", words)

@@ -154,7 +154,7 @@ def set_sizes(results: Results, sizes: Mapping[str, float]) -> Results:
     models = results.runs["model"]
     if unknown := sorted({*sizes} - {*models}):
         known = ", ".join(sorted({*models}))
-        raise EpidemiaError(f"a size was given for {few(unknown)}: expected {known}")
+        raise EpidemiaError(f"a size was given for {few(unknown) or repr('')}: expected {known}")
     given = models.map(dict(sizes))
     return results._replace(
         runs=results.runs.assign(parameters=given.fillna(results.runs["parameters"]))
