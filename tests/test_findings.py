@@ -22,7 +22,6 @@ from lm_eval_epidemia.findings.compare import CONFIDENCE, FEWEST
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.interventions import FOUND
 from lm_eval_epidemia.findings.leaderboard import CLOSED_WAYS
-from lm_eval_epidemia.findings.scales import CHANCE
 from lm_eval_epidemia.report.render import FORMULA, WIDTH, render
 
 DOCS = REPOSITORY / "docs" / "results"
@@ -161,7 +160,6 @@ def test_numbers_in_notes_are_those_of_the_code():
     for name, says in {
         "leaderboard": f"paired comparisons at {CONFIDENCE:.0%}",
         "pairs": f"with fewer than {FEWEST} outcomes it decides",
-        "distances": f"one-sided p at most {CHANCE}",
         "wins": f"fewer than {SIZES[0]}, {SIZES[-1] + 1}: more than {SIZES[-1]}",
         "priors": f"of {SIZES[0]} answers",
         "shortcut": f"at least {FOUND:.2f} of the relations",

@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
     ----------
     difference, error : float
         Mean of the first's value minus the second's; its standard error from the variation of the
-        difference between outcomes (CR2, `score.outcomes`). With one outcome it is NaN, unless the
+        difference between outcomes (CR2, `score.clustered`). With one outcome it is NaN, unless the
         task's own questions are a sample: then from the variation between these.
     low, high, half_width : float
         Its interval at `CONFIDENCE` for other outcomes; NaN below `FEWEST`. Half its length, at

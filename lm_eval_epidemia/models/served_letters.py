@@ -17,13 +17,14 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from lm_eval_epidemia.ask.within import Withheld
+from lm_eval_epidemia.ask.bounds import Withheld
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.server_facts import join_url, refuse_template
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.choices import move_spaces
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.replies import (
+from lm_eval_epidemia.models.server_kinds import TOPS, Form, Found, Server, TokenRequest
+from lm_eval_epidemia.models.server_replies import (
     BadReply,
     Declined,
     Filtered,
@@ -34,7 +35,6 @@ from lm_eval_epidemia.models.replies import (
     read_by_text,
     spellings,
 )
-from lm_eval_epidemia.models.server_kinds import TOPS, Form, Found, Server, TokenRequest
 
 #: A word whose tokens no prompt of ours makes likely: a server that returns them heeds ids.
 UNLIKELY = " zyzzyva"

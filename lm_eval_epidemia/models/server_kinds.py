@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.server_facts import Unavailable, ask_server
-from lm_eval_epidemia.models.replies import (
+from lm_eval_epidemia.models.server_replies import (
     BadReply,
     NoLogprobs,
     ShownTokens,

@@ -2,7 +2,7 @@
 
 Letters are read from the log-probabilities of an answer's first token. A letter may appear alone,
 with a space before it, or with a full stop after it ("A", " A", "A."): these are added up. For a
-letter that is not among the tokens shown, only bounds are known (`ask.within`).
+letter that is not among the tokens shown, only bounds are known (`ask.bounds`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from lm_eval_epidemia.ask.within import Within
+from lm_eval_epidemia.ask.bounds import Within
 
 
 class BadReply(ValueError):

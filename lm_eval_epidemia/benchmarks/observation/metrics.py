@@ -133,7 +133,7 @@ class Unseen(NamedTuple):
 def bound_unseen(answers: Sequence[Any]) -> Unseen | None:
     """Bound how much letters that were not shown may change a task's score; warn above 1 point.
 
-    Only bounds of their probabilities are known: see `ask.within`.
+    Only bounds of their probabilities are known: see `ask.bounds`.
 
     The distance changes by at most ``sum_x w_x L(x)``, where L(x) bounds the L1 distance between
     the cell's distribution and the one from the true probabilities. The score is monotone in the
