@@ -24,8 +24,9 @@ from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import HEEDED, Way
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, find_tasks, list_groups
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark
+from lm_eval_epidemia.benchmarks.intervention.graph import GRAPHS
 from lm_eval_epidemia.benchmarks.intervention.names import BENCHMARKS as NAMES
-from lm_eval_epidemia.benchmarks.intervention.names import NODES, SAMPLES, name_nodes
+from lm_eval_epidemia.benchmarks.intervention.names import SAMPLES, name_nodes
 from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.cli import app as epidemia
 from lm_eval_epidemia.core.errors import EpidemiaError
@@ -224,9 +225,10 @@ def _anchors() -> str:
 def _names() -> str:
     """The names of variables that are drawn from the list of pairs, a line per sample."""
     parts = []
-    for benchmark, (graph, size) in product(NAMES, NODES.items()):
+    for benchmark, (graph, shape) in product(NAMES, GRAPHS.items()):
         if benchmark == "random":
             continue
+        size = len(shape.nodes)
         drawn = (name_nodes(benchmark, graph, size, i).names for i in range(SAMPLES))
         lines = "\n".join(f"1. {'; '.join(one)}" for one in drawn)
         parts.append(f"### {benchmark}, {graph}\n\n{lines}")
