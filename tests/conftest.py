@@ -22,7 +22,7 @@ import replicates
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 
 # Before anything imports a library that might want the network.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -79,7 +79,7 @@ def home(tmp_path_factory, monkeypatch, rendered):
     folder = tmp_path_factory.mktemp("home")
     (folder / "task_yamls").symlink_to(rendered)
     monkeypatch.setenv("EPIDEMIA_HOME", str(folder))
-    look()
+    look_at_disk()
     return folder
 
 
@@ -96,7 +96,7 @@ def called(monkeypatch, *arguments):
     from lm_eval_epidemia import cli
 
     monkeypatch.setattr(sys, "argv", ["epidemia", *map(str, arguments)])
-    look()  # as a new process does
+    look_at_disk()  # as a new process does
     with pytest.raises(SystemExit) as ended:
         cli.main()
     return ended.value.code or 0

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from conftest import REPOSITORY, evaluate
 
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.estimator import estimate_task
@@ -25,7 +25,7 @@ def toy(home):
     path = home / "surveys" / "toy.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(RECORD)
-    look()
+    look_at_disk()
     return find_record("toy")
 
 

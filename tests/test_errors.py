@@ -10,7 +10,7 @@ import yaml
 from conftest import REPOSITORY, people_2022
 
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 
 ERRORS = yaml.safe_load((REPOSITORY / "tests" / "data" / "errors.yaml").read_text())
 
@@ -43,7 +43,7 @@ def desk(folder, monkeypatch):
     """Work there; nothing is left behind but what an expression writes to be read."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("EPIDEMIA_RECORDS", str(folder / "toy.yaml"))
-    look()
+    look_at_disk()
     # lm-eval logs to the stderr that it found first, which was another test's.
     monkeypatch.setattr(logging, "raiseExceptions", False)
     before = {*folder.rglob("*")}

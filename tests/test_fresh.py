@@ -30,7 +30,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh import (
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import boosted, estimators, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import find_all_faults
@@ -108,7 +108,7 @@ def sets(raw, tmp_path_factory):
     toy_survey.declare(home, RECORD)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("EPIDEMIA_HOME", str(home))
-        look()
+        look_at_disk()
         few_rounds(patched)
         made(raw)
         for seed in (11, 12):
@@ -120,7 +120,7 @@ def sets(raw, tmp_path_factory):
 def first(raw, home, declare, sets):
     """The set of eight tasks with the seed 7."""
     shutil.copytree(sets / "toy_7", home / "fresh" / "toy_7")
-    look()
+    look_at_disk()
     return made(raw)
 
 
@@ -268,14 +268,14 @@ def test_the_same_bytes_again_and_with_two_processes(raw, home, declare, sets, m
     assert set(before) == {"tasks.yaml", "registry.json", *tables}
     for name in before:
         (folder / name).unlink()
-        look()
+        look_at_disk()
         made(raw, seed=11, **FEW)
         assert contents(folder) == before, name
     monkeypatch.setattr(boosted, "ROUNDS", ROUNDS)  # as other processes boost
     several = {"n": 2, "replicates": 4, "dimension": [2]}
     before = contents(made(raw, **several).folder)
     shutil.rmtree(home / "fresh" / "toy_7")
-    look()
+    look_at_disk()
     assert contents(made(raw, 2, **several).folder) == before
 
 
@@ -476,7 +476,7 @@ def test_a_damaged_set_or_truth_is_left_out_alone(declare, home, sets, caplog):
         (folder / name).unlink()
         if damaged is not None:
             (folder / name).write_text(damaged)
-        look()
+        look_at_disk()
         notices.forget()
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -13,7 +13,7 @@ from toy_survey import DESIGNED, EVERY_KIND, RECORD, build, contents, declare, p
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import distance
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import boosted, registry, store
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate.check import find_all_faults, find_faults
@@ -241,7 +241,7 @@ def test_damaged_ground_truth_is_named(home):
     ]
     for text, said in (("{", r"registry\.json is damaged"), ('{"schema": 99}', "should be 3")):
         (folder / "registry.json").write_text(text)
-        look()
+        look_at_disk()
         with pytest.raises(EpidemiaError, match=said):
             store.list_available()
 

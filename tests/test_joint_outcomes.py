@@ -14,7 +14,7 @@ from lm_eval_epidemia.benchmarks.observation.fresh import plan_set
 from lm_eval_epidemia.benchmarks.prior.quantities.generate import Slices
 from lm_eval_epidemia.cli import app
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.adjust import adjust
@@ -48,7 +48,7 @@ def people(rows=1500):
 def write(folder, text=RECORD, name="duo.yaml"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
-    look()
+    look_at_disk()
     return folder / name
 
 

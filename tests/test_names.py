@@ -18,7 +18,7 @@ from lm_eval_epidemia.benchmarks.search import search
 from lm_eval_epidemia.cli.about import HITS, ROWS, WIDTH
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.discovery import extend_evaluator
@@ -145,7 +145,7 @@ def test_lm_eval_says_what_missing_tasks_need_and_leaves_other_names_alone(own_i
 def test_of_tasks_that_all_wait_every_survey_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(paths, "shipped_groundtruth", lambda: tmp_path)
     monkeypatch.setenv("EPIDEMIA_HOME", str(tmp_path))
-    look()
+    look_at_disk()
     with pytest.raises(EpidemiaError, match="no task of epidemia_low has ground truth") as raised:
         find_tasks("epidemia_low")
     surveys = {task.survey for task in all_tasks().values() if task.group == "epidemia_low"}

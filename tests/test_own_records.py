@@ -15,7 +15,7 @@ from lm_eval_epidemia.benchmarks import find_tasks, list_leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.harness.arguments import wrap_simple_evaluate
 from lm_eval_epidemia.surveys import catalogue
@@ -27,7 +27,7 @@ TASK, EVERYBODY = "epidemia_extra_toy_happy_by_sex", "epidemia_marginal_toy_happ
 def write(folder, text=RECORD, name="toy.yaml"):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(text)
-    look()
+    look_at_disk()
     return folder / name
 
 
@@ -52,7 +52,7 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     # One file named twice is one record.
     places = map(str, (named, named.parent, other.parent))
     monkeypatch.setenv("EPIDEMIA_RECORDS", os.pathsep.join(places))
-    look()
+    look_at_disk()
     assert catalogue.find_own_records() == {"toy": named, "yours": other}
     assert catalogue.find_record("toy").variables["happy"][0].question == "Would they say so?"
     assert f"{named} is a record of 'toy' too, and is used" in caplog.text
@@ -60,12 +60,12 @@ def test_where_records_are_found_and_which_of_two_is_used(home, tmp_path, monkey
     # A device is no record, and a pipe would be waited for.
     for place, said in {"none": "exist", os.devnull: "exist", "empty": "contains no .yaml"}.items():
         monkeypatch.setenv("EPIDEMIA_RECORDS", str(tmp_path / place))
-        look()
+        look_at_disk()
         with pytest.raises(EpidemiaError, match=said):
             catalogue.records()
     monkeypatch.delenv("EPIDEMIA_RECORDS")
     path.unlink()
-    look()
+    look_at_disk()
     assert [*catalogue.records()] == shipped and TASK not in list_leaves()
 
 
@@ -121,7 +121,7 @@ def test_from_record_to_scores_in_every_way_and_without_it(
 ):
     path = write(raw.parent / "elsewhere")
     monkeypatch.setenv("EPIDEMIA_RECORDS", str(path))
-    look()
+    look_at_disk()
     built = build(raw).tasks
     assert find_tasks("epidemia_toy") == [(name, "letters") for name in built[:3]]
     assert built[3:] == [EVERYBODY] and find_tasks("toy") == [(name, "letters") for name in built]
@@ -142,7 +142,7 @@ def test_from_record_to_scores_in_every_way_and_without_it(
     write(path.parent, changed("Is this person happy?", "Would they say so?"))
     assert "Would they say so?" in split(TASK, "letters")["prompt"][0]
     monkeypatch.setenv("EPIDEMIA_RECORDS", "")
-    look()
+    look_at_disk()
     with pytest.raises(EpidemiaError, match="there is no record of toy here"):
         command("report", file.parent)
     command("tasks", "list", "--summary")

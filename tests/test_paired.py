@@ -16,7 +16,7 @@ from lm_eval_epidemia.score import clustered
 from lm_eval_epidemia.score.clustered import (
     MCNEMAR,
     PAIRED_T,
-    Answers,
+    PairedAnswers,
     average_clusters,
     compare_paired,
     mcnemar,
@@ -26,7 +26,7 @@ from lm_eval_epidemia.score.clustered import (
 def answers(differences, clusters=None, start=0):
     """Of continuous values: the second model has 0 everywhere."""
     rows = range(start, start + len(differences))
-    return Answers(list(differences), [0.0] * len(differences), clusters or list(rows))
+    return PairedAnswers(list(differences), [0.0] * len(differences), clusters or list(rows))
 
 
 def test_right_and_wrong_answers_have_mcnemar_and_rows_of_one_document_do_not():
@@ -34,20 +34,20 @@ def test_right_and_wrong_answers_have_mcnemar_and_rows_of_one_document_do_not():
     assert mcnemar(8, 2) == mcnemar(2, 8) == pytest.approx(112 / 1024)
     assert mcnemar(5, 5) == mcnemar(0, 0) == 1
     first, second = [1, 1, 1, 1, 0, 1, 0, 1, 1], [0, 0, 1, 0, 1, 0, 0, 0, 0]
-    result = compare_paired([Answers(first, second, range(9))])
+    result = compare_paired([PairedAnswers(first, second, range(9))])
     assert (result.wins, result.losses, result.test) == (6, 1, MCNEMAR)
     # 2 (C(7,0) + C(7,1)) / 2^7
     assert result.p == pytest.approx(16 / 128)
     assert (result.first, result.second) == (pytest.approx(7 / 9), pytest.approx(2 / 9))
-    by_document = compare_paired([Answers(first, second, [0, 0, 1, 1, 2, 2, 3, 4, 5])])
+    by_document = compare_paired([PairedAnswers(first, second, [0, 0, 1, 1, 2, 2, 3, 4, 5])])
     assert (by_document.test, by_document.clusters) == (PAIRED_T, 6)
     # Of tasks that count alike, whatever their rows, rows do not.
-    tasks = [Answers(first, second, range(9)), Answers([1, 0], [0, 0], [9, 10])]
+    tasks = [PairedAnswers(first, second, range(9)), PairedAnswers([1, 0], [0, 0], [9, 10])]
     assert [compare_paired(tasks, by_size).test for by_size in (True, False)] == [MCNEMAR, PAIRED_T]
     # What never varied has no error; right where the other is wrong, three times: 2 / 2^3.
     for tasks in ([answers([0.5] * 3)], [answers([2.0])], [answers([1, 2]), answers([3])]):
         assert math.isnan(compare_paired(tasks).of.error) and math.isnan(compare_paired(tasks).p)
-    assert compare_paired([Answers([1, 1, 1], [0, 0, 0], range(3))]).p == 0.25
+    assert compare_paired([PairedAnswers([1, 1, 1], [0, 0, 0], range(3))]).p == 0.25
 
 
 def test_one_row_a_document_is_the_paired_t_of_scipy():
@@ -55,7 +55,7 @@ def test_one_row_a_document_is_the_paired_t_of_scipy():
     rng = np.random.default_rng(1)
     first, second = rng.normal(0.01, 1, 20_000), rng.normal(0, 1, 20_000)
     result, scipy = (
-        compare_paired([Answers(first, second, range(20_000))]),
+        compare_paired([PairedAnswers(first, second, range(20_000))]),
         stats.ttest_rel(first, second),
     )
     assert result.test == PAIRED_T and result.of.freedom == pytest.approx(19_999)
@@ -120,14 +120,14 @@ def over(of, clustered_by=""):
 
 def test_an_interval_ends_where_the_scale_does_and_too_few_have_none():
     """8 of 9 won: mean 8/9, error (1/3) / sqrt(9), t of 8 degrees of freedom at .975 2.306."""
-    right = over(Answers([1] * 8 + [0], [0] * 9, range(9)))
+    right = over(PairedAnswers([1] * 8 + [0], [0] * 9, range(9)))
     assert (right["low"], right["high"]) == (pytest.approx(8 / 9 - 2.306 / 9, abs=1e-4), 1.0)
     assert right["verdict"] == "better"
     said = _of_documents(SimpleNamespace(**right), "one", "other")
     assert "task, acc, 9 documents: one is better: " in said
     # Of numbers without a scale it goes on.
     assert over(answers([80.0] * 8 + [0]))["high"] > 90
-    few = over(Answers([1] * 7, [0] * 6 + [1], range(7)))
+    few = over(PairedAnswers([1] * 7, [0] * 6 + [1], range(7)))
     assert few["too_few"] == "too few documents" and np.isnan([few["low"], few["high"]]).all()
     assert few["p"] == 2 / 2**6 and few["verdict"] == "better"  # of McNemar
     # Nine clusters, of which one has nearly all rows: no t knows how such a mean varies.

@@ -19,7 +19,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities import families, store
 from lm_eval_epidemia.benchmarks.prior.quantities.quantity import Quantity
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.harness.cost import cost
 from lm_eval_epidemia.harness.yamls import task_path
 
@@ -362,6 +362,6 @@ def test_a_set_that_a_user_built_is_found_at_once(home):
     store.write_quantities(store.find_built_folder(), few._replace(title="Another"))
     assert task_path() not in (first, paths.shipped_task_yamls())
     shutil.rmtree(store.find_built_folder())
-    look()
+    look_at_disk()
     assert own not in list_leaves()
     assert task_path() == paths.shipped_task_yamls()

@@ -18,7 +18,7 @@ from truths import HEROIN, enter
 
 from lm_eval_epidemia.core import notices, paths
 from lm_eval_epidemia.core.errors import EpidemiaError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import registry, store
 from lm_eval_epidemia.estimate.check import find_faults
@@ -34,7 +34,7 @@ def change(folder, edit):
     content = json.loads(path.read_text())
     edit(content["truths"])
     path.write_text(json.dumps(content))
-    look()
+    look_at_disk()
 
 
 # Which truth is used.
@@ -280,7 +280,7 @@ def test_registries_that_cannot_be_read_are_set_aside_by_a_build(home, caplog):
     for number, text in enumerate(texts, start=1):
         notices.forget()
         (folder / "registry.json").write_text(text)
-        look()
+        look_at_disk()
         with pytest.raises(EpidemiaError, match="sets it aside and starts a new one"):
             store.load_truth(HEROIN)
         enter(0.5)

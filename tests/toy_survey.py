@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import build as building
 
 RECORD = (Path(__file__).parent / "data" / "toy.yaml").read_text()
@@ -46,7 +46,7 @@ def declare(home, record=RECORD, survey="toy"):
     folder = home / "surveys"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{survey}.yaml").write_text(record)
-    look()
+    look_at_disk()
 
 
 def build(raw, out=None, survey="toy", **options):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from lm_eval_epidemia.ask.responses import most_mass
+from lm_eval_epidemia.ask.responses import LOG_ZERO, most_mass
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks import WAYS, list_leaves
@@ -26,12 +26,9 @@ from lm_eval_epidemia.score.joint import Draws
 GIVEN = ("logprobs", "p", "reply")
 
 _NONE_SHOWN = (
-    ". Where no letter was shown, give each an equal part of what the shown tokens leave of 1, but "
-    "no more than the least likely of them has"
+    " (where no letter was shown, give each an equal part of what the shown tokens leave of 1, but "
+    "no more than the least likely of them has)"
 )
-
-#: Of a choice that is never given: no log-probability of a model is as low.
-LOG_ZERO = -1e4
 
 
 class Scored(NamedTuple):

@@ -30,7 +30,7 @@ from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.benchmarks.observation.beliefs import align_beliefs
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError, few
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.score.joint import joint_error
 
 _EXPECTED = (
@@ -104,7 +104,7 @@ def score_answers(answers: Any) -> pd.DataFrame:
     1                            epidemia_low      1  63  100.0
     2                      epidemia_low_nsduh      1   6  100.0
     """
-    look()
+    look_at_disk()
     answers = _as_frame(answers)
     # Splits have the columns of each other, with nothing in them.
     answers = answers.dropna(axis="columns", how="all")

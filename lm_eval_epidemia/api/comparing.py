@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from lm_eval_epidemia.core.errors import EpidemiaError, OptionError
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,10 +77,10 @@ def compare(
         If a name matches no model (with the nearest names) or a model with several runs; if nothing
         can be compared.
     """
-    look()
+    look_at_disk()
     from lm_eval_epidemia.findings.versus import compare_models
     from lm_eval_epidemia.report.screen import describe_versus
-    from lm_eval_epidemia.results.choose import drop_uninformative as keep_informative
+    from lm_eval_epidemia.results.choose import keep_informative
     from lm_eval_epidemia.results.read import read_results
 
     paths = [results] if isinstance(results, str | PathLike) else results

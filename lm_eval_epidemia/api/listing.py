@@ -12,7 +12,7 @@ from lm_eval_epidemia.ask.way import list_changed_keys
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import entry_of
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record
@@ -56,7 +56,7 @@ def tasks(survey: str | None = None, group: str | None = None) -> pd.DataFrame:
     Traceback (most recent call last):
     lm_eval_epidemia.core.errors.EpidemiaError: no survey 'nsdhu' (nearest: nsduh)
     """
-    look()
+    look_at_disk()
     declared, places = all_tasks().values(), store.list_available()
     published = {task.number: task.name for task in declared if task.kind == "high"}
     of_task = ("name", "group", "survey", "title", "outcome")
@@ -151,7 +151,7 @@ def questions(task: str | Truth, way: str | None = None, **variant: Any) -> pd.D
     B. No
     Answer:
     """
-    look()
+    look_at_disk()
     task = task_name(task)
     of = {name: benchmark for benchmark in BENCHMARKS.values() for name in benchmark.entries()}
     if task not in of:

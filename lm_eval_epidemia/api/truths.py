@@ -13,7 +13,7 @@ from lm_eval_epidemia.benchmarks import WAYS, list_leaves, list_unions
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.extras import needs
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.estimate.registry import read_registry
 from lm_eval_epidemia.score.estimates import interval
@@ -182,7 +182,7 @@ def load_truth(task: str, vintage: str | None = None) -> Truth:
     Traceback (most recent call last):
     lm_eval_epidemia.core.errors.EpidemiaError: no task 'epidemia_low_nsduh_cocain_ever' ...
     """
-    look()
+    look_at_disk()
     truth = store.load_truth(check_distribution(task), None if vintage is None else str(vintage))
     # What is loaded is kept for all: whoever changes theirs changes theirs alone.
     own = {"columns": dict(truth.columns), "distances": dict(truth.distances)}

@@ -93,7 +93,7 @@ def address_person(question: str) -> str:
 _THAT_YEAR = re.compile(r"\bthat year\b")
 
 
-def _join_phrases(phrases: Sequence[str]) -> str:
+def join_phrases(phrases: Sequence[str]) -> str:
     """Join predicates as a sentence does: a / a and b / a, b, and c."""
     if len(phrases) <= 2:
         return " and ".join(phrases)
@@ -200,7 +200,7 @@ class TaskQuestions(NamedTuple):
             subject = context.sub("", subject)
         if not phrases:
             subject = _RELATIVE.sub("", subject)
-        known = {"year": self._year, "conditions": _join_phrases(phrases + clauses)}
+        known = {"year": self._year, "conditions": join_phrases(phrases + clauses)}
         return subject.format(**known | by_name)
 
 

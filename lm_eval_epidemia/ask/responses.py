@@ -14,6 +14,9 @@ from lm_eval_epidemia.ask.way import Answer, Metric
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.surveys.record import MAX_LEVELS
 
+#: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
+LOG_ZERO = -1e4
+
 
 def logprobs_of(responses: Sequence[Any], row: Any) -> tuple[float, ...]:
     """Read the log-probability of each letter of a row.

@@ -50,7 +50,7 @@ def read_runs(
     made = read_results(results)
     if conditions := choose.conditions_of(where or []):
         made = choose.keep_where(made, conditions)
-    made = choose.drop_uninformative(made) if informative else made
+    made = choose.keep_informative(made) if informative else made
     given = dict(text.rpartition("=")[::2] for text in sizes or [])
     made = choose.set_sizes(made, {name: choose.model_size(text) for name, text in given.items()})
     models = [*made.runs["model"]]

@@ -2,8 +2,8 @@
 
 Ground truth, sets of quantities, survey records and fresh sets lie in it. A file is read once, and
 again when it is replaced. What follows from many files, such as which tasks there are, is computed
-once from the disk as it was last looked at: `look` opens a command, a run of lm-eval and what
-Python users call, and follows every write.
+once from the disk as it was last looked at: `look_at_disk` opens a command, a run of lm-eval and
+what Python users call, and follows every write.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def stamp(path: Path) -> tuple[int, int, int]:
     return status.st_mtime_ns, status.st_ino, status.st_size
 
 
-def look() -> None:
+def look_at_disk() -> None:
     """Look at the user's files: what follows from them is computed anew if any has changed."""
     files = (path for path in users_files() if path.is_file())
     disk = [paths.shipped_groundtruth(), *((path, stamp(path)) for path in files)]
@@ -67,7 +67,7 @@ def read_disk_once(read: Callable[P, T]) -> Callable[P, T]:
     @wraps(read)
     def known(*given: P.args, **options: P.kwargs) -> T:
         if not _disk:
-            look()
+            look_at_disk()
         key = read, given, *options.items()
         if key not in _known:
             with notices.collect_warnings() as warnings:
@@ -122,4 +122,4 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1, ensure_ascii=False)
     with paths.atomic_write(path) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-    look()
+    look_at_disk()

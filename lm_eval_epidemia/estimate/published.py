@@ -89,7 +89,7 @@ def load_shares(
             levels=table.levels,
             given=list(table.cells),
             columns={v: entry.readings(v, vintage)[0].column for v in (task.outcome, *task.given)},
-            # They sum to 1 up to rounding: dividing them again would change bytes that ship.
+            # Shares of people sum to 1 up to rounding.
             weights=weights / weights.sum() if task.equal else weights,
             dropped=table.dropped,
             absent=list(table.absent),

@@ -16,7 +16,7 @@ from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.results import documents
 from lm_eval_epidemia.results.decode import to_text
 from lm_eval_epidemia.results.documents import AnsweredTask, MetricKey
-from lm_eval_epidemia.score.clustered import MCNEMAR, Answers, Clustered, compare_paired
+from lm_eval_epidemia.score.clustered import MCNEMAR, Clustered, PairedAnswers, compare_paired
 
 #: With fewer degrees of freedom Satterthwaite's t is too rough (Tipton 2015): a few clusters then
 #: have most of the rows.
@@ -31,7 +31,7 @@ class Matched(NamedTuple):
 
     one: AnsweredTask
     other: AnsweredTask
-    metrics: dict[MetricKey, Answers]
+    metrics: dict[MetricKey, PairedAnswers]
     clustered_by: str
     alone: Sequence[Sequence[str]]
     no_means: list[MetricKey]
@@ -68,7 +68,7 @@ def match_documents(
         )
     if changed := (both["target"] != both["target_other"]).sum():
         raise EpidemiaError(f"{changed} of {rows} of samples have a different right answer")
-    metrics: dict[MetricKey, Answers] = {}
+    metrics: dict[MetricKey, PairedAnswers] = {}
     no_means = []
     mine, theirs = one.metrics(), other.metrics()
     for metric in [metric for metric in mine if metric in theirs]:
@@ -80,7 +80,7 @@ def match_documents(
             no_means.append(metric)
         elif len(here):
             columns = metric.name, f"{metric.name}_other", "cluster"
-            metrics[metric] = Answers(*([*here[column]] for column in columns))
+            metrics[metric] = PairedAnswers(*([*here[column]] for column in columns))
     keys = [of.set_index(documents.ROW).index for of in tables]
     alone = [[*own[~own.isin(rest)].unique("doc_id")] for own, rest in (keys, reversed(keys))]
     return Matched(one, other, metrics, cluster, alone, no_means)
@@ -101,7 +101,7 @@ def compare_documents(
 
     Parameters
     ----------
-    one, other : mapping of str to Answered
+    one, other : mapping of str to AnsweredTask
         By task.
     names : sequence of str
         Of the two models.

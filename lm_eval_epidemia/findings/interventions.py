@@ -77,9 +77,9 @@ class GroupAnswers(NamedTuple):
     whose : dict
         Run and group, of a row.
     way : str
-    parts : dict of str to Answered
+    parts : dict of str to GradedTask
         By names or, for larger graphs, by size.
-    known : dict of (str, str) to Answered
+    known : dict of (str, str) to GradedTask
         Everything that the model was asked, by names (or size) and way.
     """
 

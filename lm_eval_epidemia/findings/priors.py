@@ -84,7 +84,7 @@ def _of(field: str, known: JudgedTask, chosen: NDArray[np.bool_], of: str = "jud
 
 
 def _won(field: str, size: int, known: JudgedTask, chosen: NDArray[np.bool_]) -> Estimate:
-    """Return how often samples of a size are beaten, among those that can be: see `beatable`."""
+    """Return how often samples of a size are beaten, among those that can be."""
     can = chosen & metrics.find_beatable(known)[:, size]
     return metrics.average_quantities(known, can, getattr(known.judged, field)[:, size])
 

@@ -35,7 +35,7 @@ class Side(NamedTuple):
         Of the model, or of its run.
     runs : list of int
         Its runs; of different tasks, if there are several.
-    answered : dict of str to Answered
+    answered : dict of str to AnsweredTask
         Other people's tasks.
     note : str
         Names the model's other runs, if `name` is that of one; else empty.

@@ -6,12 +6,12 @@ population rather than people from it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lm_eval_epidemia.ask.prompts import Wording, find_variables
+from lm_eval_epidemia.ask.prompts import Wording, find_variables, join_phrases
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks.prior.quantities.wording import name_survey
 from lm_eval_epidemia.benchmarks.splits import split
@@ -188,7 +188,7 @@ def _sentence(truth: GroundTruth, cell: int, level: int, rng: np.random.Generato
     event = Wording(truth).probability(cell, level)
     event = event.removeprefix("What is the probability that ").removesuffix("?")
     title = name_survey(survey, truth.vintage)
-    of = {"event": event, "given": _join_phrases(plural[:-1]), "outcome": plural[-1]}
+    of = {"event": event, "given": join_phrases(plural[:-1]), "outcome": plural[-1]}
     is_middle, percent = 0.1 <= p <= 0.9, 100 * p  # near the ends with one digit more
     of |= {
         "p": f"{percent:.0f}%" if is_middle else f"{percent:.1f}%",
@@ -210,9 +210,3 @@ def _plural(phrase: str) -> str:
     if (verb in ("is", "was") and words[:1] in (["a"], ["an"])) or _SINGULAR & set(words):
         return ""
     return f"{_PLURALS[verb]} {rest}"
-
-
-def _join_phrases(phrases: Sequence[str]) -> str:
-    if len(phrases) <= 2:
-        return " and ".join(phrases)
-    return ", ".join(phrases[:-1]) + ", and " + phrases[-1]

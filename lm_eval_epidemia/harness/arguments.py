@@ -35,7 +35,7 @@ from lm_eval_epidemia.benchmarks.observation import OBSERVATION, STANDIN
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.console import print_anything, split_names
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural, suggest
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.harness.answer_cache import ASKED, check_file, watch
 from lm_eval_epidemia.harness.keys import mask_logs, refuse_keys
 from lm_eval_epidemia.harness.server_facts import check_template
@@ -68,7 +68,7 @@ def wrap_simple_evaluate(simple_evaluate: Callable[..., Any]) -> Callable[..., A
         # A run without our tasks does not read our files, which may be damaged.
         ours = [name for name in names if name.startswith("epidemia_")]
         if ours:
-            look()
+            look_at_disk()
         refuse_missing(tasks, given.get("task_manager"))
         with ExitStack() as stack:
             if ours:
@@ -202,7 +202,7 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
         if key in metadata and metadata[key] != read.get(key):
             yield (
                 f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores it beside a "
-                "task_manager. Give it to task_manager(metadata=...) instead"
+                "task_manager; give it to task_manager(metadata=...) instead"
             )
     written, counted = _parsed(given.get("gen_kwargs")), []
     with suppress(EpidemiaError):  # a task or group that is missing is refused elsewhere

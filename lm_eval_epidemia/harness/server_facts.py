@@ -72,9 +72,9 @@ def refuse_template(url: str, version: str) -> NoReturn:
     """
     which = f" {version}" if re.fullmatch(r"[\w.+-]{1,40}", version) else ""
     raise EpidemiaError(
-        f"{url} is an Ollama server{which}: it wraps plain text in a chat template. Give "
-        "--model choice-api and base_url=http://HOST:11434/api/generate, or for a chat "
-        "--apply_chat_template and /v1/chat/completions; if it is another one, add server=openai"
+        f"{url} is an Ollama server{which}: it wraps plain text in a chat template, so give "
+        "--model choice-api and base_url=http://HOST:11434/api/generate (for a chat "
+        "--apply_chat_template and /v1/chat/completions; if it is another one, server=openai)"
     )
 
 

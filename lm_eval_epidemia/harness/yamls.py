@@ -18,7 +18,7 @@ import yaml
 
 from lm_eval_epidemia.ask.variants import SYSTEM_PROMPTS, Variant
 from lm_eval_epidemia.core import paths
-from lm_eval_epidemia.core.store import look, users_files
+from lm_eval_epidemia.core.store import look_at_disk, users_files
 from lm_eval_epidemia.core.version import __version__
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def task_path(variant: Variant | None = None) -> Path:
     in ``paths.home()``, named by a hash of these, the package and the variant. Any change makes a
     new folder, so processes that run at the same time do not disturb each other.
     """
-    look()
+    look_at_disk()
     chosen = (variant or Variant()).in_task_files
     built = [path for path in users_files() if path.suffix in (".json", ".yaml")]
     if not built and not chosen:

@@ -14,6 +14,7 @@ import numpy as np
 from lm_eval.api.model import LM
 from pydantic import BaseModel, Field
 
+from lm_eval_epidemia.ask.responses import LOG_ZERO
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, Way, list_leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
@@ -24,9 +25,6 @@ KINDS = tuple(dict.fromkeys(kind for benchmark in BENCHMARKS.values() for kind i
 
 #: Those that err, by as much as `noise` says.
 ERRING = ("noisy", "calibrated", "overconfident", "vague")
-
-#: Stands for log 0: finite, as a model's log-probabilities are, and exp() of it is exactly 0.
-LOG_ZERO = -1e4
 
 #: Of noise, seed and position bias.
 LARGEST = 1e9

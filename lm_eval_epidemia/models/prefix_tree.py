@@ -30,9 +30,7 @@ BLOCK = 128
 ALIGNED = 8
 
 #: A multiply-add of attention costs as much as this many of the weights (softmax, mask and copies
-#: of keys included). A rough fit: 3 was tried after the ten tasks of
-#: docs/background/performance.md were measured, and would have read one of them (11
-#: answers) as rows, 1.2 times slower.
+#: of keys included): a rough fit (docs/background/performance.md).
 ATTENTION = 1.5
 
 

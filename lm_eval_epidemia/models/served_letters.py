@@ -174,7 +174,7 @@ class Served:
             if not self.found or not self.server or self.server in str(error):
                 raise
             raise EpidemiaError(
-                f"{error}. The server is {self.server}: {self.found.server.way_out}"
+                f"{error} (the server is {self.server}: {self.found.server.way_out})"
             ) from None
 
     def _first(self, prompt: Prompt) -> PromptAnswer:
@@ -401,7 +401,7 @@ class PromptAnswer(NamedTuple):
     began : str
         The token that the model generated.
     is_cut : bool
-        Whether it may show what a sampler leaves, see `first_token.is_cut`.
+        Whether it may show what a sampler leaves, see `server_replies.is_cut`.
     declined : str
         The server's words, if its filter of contents declined the prompt.
     """

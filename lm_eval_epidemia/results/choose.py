@@ -116,7 +116,7 @@ def add_notes(results: Results, texts: Iterable[str]) -> Results:
     return results._replace(notes=pd.concat([results.notes, more], ignore_index=True))
 
 
-def drop_uninformative(results: Results) -> Results:
+def keep_informative(results: Results) -> Results:
     """Leave out barely informative tasks.
 
     Raises

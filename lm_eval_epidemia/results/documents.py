@@ -106,7 +106,7 @@ def answered_in(results: Results) -> list[AnsweredTask]:
 
     Returns
     -------
-    list of Answered
+    list of AnsweredTask
         The oldest first.
     """
     answered = []
@@ -148,7 +148,7 @@ def samples_of(answered: AnsweredTask, cluster: str = "") -> pd.DataFrame:
 
     Parameters
     ----------
-    answered : Answered
+    answered : AnsweredTask
     cluster : str, optional
         A column of its documents.
 

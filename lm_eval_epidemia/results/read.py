@@ -15,7 +15,7 @@ import pandas as pd
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.results import decode, naming, replicates
 from lm_eval_epidemia.results.collect import ReadFile, read_files, result_files
 from lm_eval_epidemia.results.decode import (
@@ -104,7 +104,7 @@ def read_results(folders: Iterable[Path]) -> Results:
     EpidemiaError
         If there is no such file, or none has a task that is known.
     """
-    look()
+    look_at_disk()
     folders = tuple(folders)
     paths = result_files(folders)
     files, unread = read_files(paths)

@@ -197,7 +197,7 @@ def answers_of(results: Path, asked: LeafKey, kept: Any = None) -> TaskAnswers |
 
 
 def _kept_in(line: str, way: Way, truth: Any) -> TaskAnswers:
-    """Read the line that `metrics.kept` or `undated.kept` writes; ValueError if it is another."""
+    """Read the line that a benchmark of surveys keeps; ValueError if it is another."""
     levels, whole = len(truth.levels), len(truth.given)
     if not isinstance(way, DistributionWay):
         return _undated(_check_shares(np.array(line.split(), float).reshape(whole, levels)))

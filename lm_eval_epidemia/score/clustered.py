@@ -175,7 +175,7 @@ def priors_from(mean: ArrayLike, variance: ArrayLike, freedom: float) -> tuple[A
 MCNEMAR, PAIRED_T = "McNemar, exact", "paired t"
 
 
-class Answers(NamedTuple):
+class PairedAnswers(NamedTuple):
     """What two models have in the rows of one task that both answered.
 
     Attributes
@@ -232,7 +232,7 @@ class Paired(NamedTuple):
     most: float
 
 
-def compare_paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
+def compare_paired(tasks: Sequence[PairedAnswers], by_size: bool = True) -> Paired:
     """Compare two models over the documents of tasks.
 
     The test is McNemar's exact one where rows are 0 or 1, each a cluster of its own, and count
@@ -240,7 +240,7 @@ def compare_paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
 
     Parameters
     ----------
-    tasks : sequence of Answers
+    tasks : sequence of PairedAnswers
         At least one.
     by_size : bool
         Whether every row counts alike, or every task.
@@ -267,7 +267,7 @@ def compare_paired(tasks: Sequence[Answers], by_size: bool = True) -> Paired:
     return Paired(first, second, of, over_tasks, len(set(clusters)), wins, losses, p, test, most)
 
 
-def _over_documents(tasks: Sequence[Answers], weights: Sequence[float]) -> Clustered:
+def _over_documents(tasks: Sequence[PairedAnswers], weights: Sequence[float]) -> Clustered:
     """Average differences, with the error over documents of these same tasks.
 
     ``D = sum_t w_t mean_t``. Within a task the error is CR2 over clusters (`outcomes.Layout`): with
@@ -299,7 +299,7 @@ def _over_documents(tasks: Sequence[Answers], weights: Sequence[float]) -> Clust
     return Clustered(mean, error, min(freedom, len(added) - 1))
 
 
-def _over_tasks(tasks: Sequence[Answers], by_size: bool) -> Clustered:
+def _over_tasks(tasks: Sequence[PairedAnswers], by_size: bool) -> Clustered:
     """Average differences, with the error over tasks: would other tasks show it too?
 
     CR2 with a task as a cluster. Where every row counts alike these are the clusters of all rows;

@@ -53,13 +53,13 @@ class Estimate(NamedTuple):
     value : float
         NaN if nothing is averaged.
     error : float
-        Its standard error over samples of names (or graphs); NaN if a graph has only one.
+        Its standard error over clusters (samples of names, quantities); NaN if there is only one.
     samples : int
-        Number of scenes, which are the clusters of the error.
+        Number of clusters.
     freedom : float
         Degrees of freedom of the error.
     at : ndarray, shape (S,) or (0,)
-        Its draws, one per scene of the task; empty if no other mean is paired with it.
+        Its draws, one per cluster of the task; empty if no other mean is paired with it.
     """
 
     value: float

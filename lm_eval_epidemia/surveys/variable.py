@@ -53,7 +53,7 @@ def normalise_text(cell: Any) -> str:
     return re.sub(r"(?<=[a-z)])[\s,]*\d+(,\s*\d+)*$", "", words)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -61,12 +61,12 @@ def _intervals(value: Any) -> tuple[tuple[float, float], ...]:
     """Read ``[1, "3-5"]`` as closed intervals: ((1, 1), (3, 5))."""
     intervals = []
     for item in value if isinstance(value, (list, tuple)) else [value]:
-        if _is_number(item):
+        if is_number(item):
             intervals.append((float(item), float(item)))
         elif isinstance(item, str) and (match := re.fullmatch(r"(-?\d+)-(-?\d+)", item.strip())):
             low, high = map(float, match.groups())
             intervals.append((low, high))
-        elif isinstance(item, (list, tuple)) and len(item) == 2 and all(map(_is_number, item)):
+        elif isinstance(item, (list, tuple)) and len(item) == 2 and all(map(is_number, item)):
             intervals.append((float(item[0]), float(item[1])))
         else:
             raise ValueError(f"expected a number or a range such as '3-5', got {item!r}")

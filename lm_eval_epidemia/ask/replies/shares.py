@@ -54,6 +54,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.replies.forms import Rewriting, any_of, form, signs, unwrap_answer, words
 from lm_eval_epidemia.ask.replies.letters import before_next_question
+from lm_eval_epidemia.surveys.variable import is_number
 
 #: Between which a sum counts as 100.
 LEAST, MOST = 90.0, 110.0
@@ -355,7 +356,7 @@ def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int,
         for key, value in data:
             if (place := named.of(key)) is not None:
                 yield from _entries(value, place, named)
-            elif is_named and _is_number(value) and not _BESIDES.search(key):
+            elif is_named and is_number(value) and not _BESIDES.search(key):
                 raise _Unread
             elif not (isinstance(value, str) and named.of(value) is not None):
                 is_none = is_named or _BESIDES.search(key.replace("people", ""))
@@ -367,19 +368,15 @@ def _entries(data: Any, label: int | None, named: Labels) -> Iterator[tuple[int,
             # {"answer": "unsure", "people": 5} among those that are named
             is_outside = isinstance(item, _JsonPairs) and not entries and any(each)
             if (label is not None and is_other) or (
-                is_outside and any(_is_number(value) for _, value in item)
+                is_outside and any(is_number(value) for _, value in item)
             ):
                 raise _Unread
             yield from entries
-    elif label is not None and (isinstance(data, str) or _is_number(data)):
+    elif label is not None and (isinstance(data, str) or is_number(data)):
         if (number := _number_in(str(data))) is not None:
             yield label, number
         elif re.search(r"\d", str(data)):
             raise _Unread
-
-
-def _is_number(data: Any) -> bool:
-    return isinstance(data, (int, float)) and not isinstance(data, bool)
 
 
 def _number_in(text: str) -> float | None:

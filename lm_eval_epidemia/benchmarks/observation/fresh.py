@@ -23,7 +23,7 @@ from tqdm import tqdm
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.distance import Array, distance
 from lm_eval_epidemia.core.errors import EpidemiaError, suggest
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.estimate import build as building
 from lm_eval_epidemia.estimate import sampling, store
 from lm_eval_epidemia.estimate.estimator import Estimated
@@ -517,7 +517,7 @@ def build_set(
     # Last: until then no set of this name is whole, and none is used.
     with paths.atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-    look()
+    look_at_disk()
     scales = {task.name: Anchors.of(store.load_truth(task.name)) for task in drawn.tasks}
     below = [name for name, scale in scales.items() if is_short(scale.zero, scale.perfect)]
     return Made(planned, folder, is_joint, below)

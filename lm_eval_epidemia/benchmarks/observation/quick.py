@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 
 from lm_eval_epidemia.ask.orderings import LETTERS, orderings
 from lm_eval_epidemia.ask.prompts import Wording, prompt
-from lm_eval_epidemia.ask.responses import CHOICE_MASS, logprobs_of, softmax
+from lm_eval_epidemia.ask.responses import CHOICE_MASS, LOG_ZERO, logprobs_of, softmax
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.ask.way import Answer, Way
 from lm_eval_epidemia.benchmarks.benchmark import Benchmark, Measurement, TaskEntry
@@ -277,9 +277,6 @@ WAY = Quick()
 
 WAYS = {WAY.name: WAY}
 
-#: Log-probability of a letter that a prompt does not have, beside those of one that has more.
-NONE = -1e4
-
 
 def measure(answers: Sequence[Any]) -> Measurement:
     """Predict the score of a group from the answers to a quick task; none if one is missing.
@@ -289,7 +286,7 @@ def measure(answers: Sequence[Any]) -> Measurement:
     """
     most = max(len(answer.value) for answer in answers)
     alike = [
-        answer._replace(value=(*answer.value, *[NONE] * (most - len(answer.value))))
+        answer._replace(value=(*answer.value, *[LOG_ZERO] * (most - len(answer.value))))
         for answer in answers
     ]
     asked = collect.collect_answers(WAYS, alike)

@@ -38,7 +38,7 @@ def measure_of(
     ----------
     column : Field
     kind : str
-        Of `words.DEMOGRAPHIC`, or empty.
+        A key of `words.DEMOGRAPHIC`, or empty.
     whole : bool
         Whether all values are whole numbers.
     several : int
@@ -65,7 +65,7 @@ def has_unit(column: FileColumn, kind: str) -> bool:
     ----------
     column : Field
     kind : str
-        Of `words.DEMOGRAPHIC`, or empty.
+        A key of `words.DEMOGRAPHIC`, or empty.
     """
     about = f"{_split_words(column.name)} {column.label}".casefold()
     coded = re.search(words.CODED, about)

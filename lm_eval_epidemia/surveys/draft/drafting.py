@@ -11,7 +11,7 @@ from typing import NamedTuple
 from lm_eval_epidemia.core import paths
 from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.core.names import RESERVED, check_name
-from lm_eval_epidemia.core.store import look
+from lm_eval_epidemia.core.store import look_at_disk
 from lm_eval_epidemia.surveys.catalogue import own_surveys, read_record, records
 from lm_eval_epidemia.surveys.draft import design, tasks, words
 from lm_eval_epidemia.surveys.draft.columns import (
@@ -170,7 +170,7 @@ def write_draft(draft: Drafted) -> Path:
     check_free(path)
     with paths.atomic_write(path) as temporary:
         temporary.write_text(draft.text, encoding="utf-8")
-    look()
+    look_at_disk()
     return path
 
 

@@ -54,7 +54,7 @@ class Draft(NamedTuple):
     name : str
     column : Field
     kind : str
-        Of `words.DEMOGRAPHIC`, or empty.
+        A key of `words.DEMOGRAPHIC`, or empty.
     question : str
     levels : tuple of DraftLevel
     missing : tuple of (float, float)

@@ -244,8 +244,7 @@ class Slices:
             _require(narrows, f"{condition.variable} says hardly anything about the others")
         value = self.value(base)
         told, marginal = quantity.estimate_domain(value, people, self.design), self.marginal(base)
-        # Slices are chosen by their error among the PSUs with members of them, as when the sets
-        # that ship were made: a seed goes on giving the same slices.
+        # Slices are chosen by their error among the PSUs with members of them.
         alone = quantity.estimate_domain(value[people], people[people], self.design.of(people))
         _require(told.sd > 0 and alone.se > 0, "all are alike, or all were sampled together")
         _require(alone.told >= TOLD, "too few are in strata with several PSUs of the slice")
