@@ -29,6 +29,7 @@ from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scal
 from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.score.joint import own_errors
 
 #: The best models that are shown, and up to how many have a sentence each.
 MOST_ROWS, MOST_SENTENCES = 10, 3
@@ -212,7 +213,7 @@ def _finding(
         whose = table.drop_duplicates("run").set_index("run")[["model", "settings"]]
         table = pd.concat([table, others.join(whose, on="run")], ignore_index=True)
     if benchmark.predicts:
-        table = table.drop(columns=["error", "mark", "part", "versus"])
+        table = table.drop(columns=["mark", "part", "versus"])
     # Of a run the group with the least stands for all.
     mass = table["choice_mass"].where(_is_leading(table))
     mass = mass.groupby([table["run"], table["model"]]).transform("min")
@@ -259,11 +260,11 @@ def _sentence(results: Results, benchmark: Benchmark, rows: pd.DataFrame, run: p
         return f"{run['model']} does not answer: {why}."
     if benchmark.predicts:
         asked = results.scores[results.scores["run"] == run.name]
-        asked = asked.sort_values("task", ascending=False)
+        asked = asked.assign(error=own_errors([*asked["draws"]])).sort_values("task")[::-1]
         predicted = " and ".join(
-            f"{_rounded(value)} on {known.entry.declared.group}"
-            for task, way, value in asked[["task", "way", "value"]].itertuples(index=False)
-            if (known := leaf(LeafKey(task, way))).benchmark.predicts
+            f"{_rounded(row.value)} ± {row.error:.1f} on {known.entry.declared.group}"
+            for row in asked.itertuples()
+            if (known := leaf(LeafKey(row.task, row.way))).benchmark.predicts
         )
         return f"{run['model']}: predicted to get {predicted} of 100 in full runs."
     if not benchmark.of_surveys:
@@ -284,7 +285,11 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
         for group, row in said.iterrows()
     ).replace(" on ", " of 100 on ", 1)
     if limit := run.get("limit", ""):
-        part = f"under --limit {limit}" if limit != "incomplete" else "from a part of each task"
+        part = (
+            f"under --limit {limit} (the first cells of each task)"
+            if limit != "incomplete"
+            else "from a part of each task"
+        )
         told += f", {part}"
     told += ", after training on these tasks" if of["trained"].eq(True).any() else ""
     told += ", which do not match its distances (‡)" if said["changed"].any() else ""

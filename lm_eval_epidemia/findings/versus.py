@@ -6,11 +6,13 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import pandas as pd
 
 from lm_eval_epidemia.benchmarks import in_way, list_groups
+from lm_eval_epidemia.benchmarks.observation.respondents import RESPONDENTS
 from lm_eval_epidemia.core.errors import EpidemiaError, Option, OptionError, few, plural, suggest
 from lm_eval_epidemia.findings import FINDINGS, documents, pairs
 from lm_eval_epidemia.findings.compare import compare_scores
@@ -142,7 +144,10 @@ def compare_models(
     if ours.table.empty and others.table.empty:
         raise EpidemiaError("\n".join(dict.fromkeys([why, *notes])))
     settings = settings_of_runs(results.runs).drop(columns=[*OF_THE_MODEL], errors="ignore")
-    both = settings.loc[[first.runs[0], second.runs[0]]].items()
+    asked = {run: {*of["task"]} for run, of in results.scores.groupby("run")}
+    pairs = product(first.runs, second.runs)
+    alike = (pair for pair in pairs if asked.get(pair[0], set()) & asked.get(pair[1], set()))
+    both = settings.loc[[*next(alike, (first.runs[0], second.runs[0]))]].items()
     unlike = {str(key): (a, b) for key, (a, b) in both if a != b}
     return Versus(first, second, ours, others, unlike, notes)
 
@@ -166,6 +171,8 @@ def _find_side(name: str, results: Results, answered: Sequence[AnsweredTask], re
     if not (named := runs_named(name, runs)):
         unread = results.notes[results.notes["kind"] == "unread"]["text"]
         why = f"no model {name!r} in these results; {suggest(name, runs['model'])}"
+        for kind in (kind for kind, known in RESPONDENTS.items() if known == without_kind(name)):
+            why += f": run lm_eval --model epidemia-baseline --model_args kind={kind} alike"
         raise OptionError("\n".join([why, *unread]))
     models = sorted({*runs["model"][named]})
     if len({*runs["weights"][named]}) > 1:

@@ -66,7 +66,7 @@ def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
     errors = pd.Series(own_errors([*scores["draws"]]), scores.index).fillna(0)
     half = min(SHOWN, len(scores) // 2)
     worst = scores.sort_values(["value", "l1"], ascending=[True, False])[:half]
-    best = scores.assign(low=scores["value"] - REACH * errors).drop(worst.index)
+    best = scores.assign(low=(scores["value"] - REACH * errors).clip(lower=0)).drop(worst.index)
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
         {"title": title, "tasks": [_make_task(own, row, can_open) for row in of.to_dict("records")]}
