@@ -225,6 +225,12 @@ def test_who_is_better(ours):
     assert made.unlike == {"dtype": ("auto", "bfloat16")} and not made.notes
     with pytest.raises(EpidemiaError, match=r"where=\{'dtype': .* leaves no run of 'small"):
         api.compare("small-1B", "large-7B", folders, {"dtype": "bfloat16"})
+    with pytest.raises(EpidemiaError, match=r"where='dtype': expected settings"):
+        api.compare("small-1B", "large-7B", folders, "dtype")
+    with pytest.raises(EpidemiaError, match=r"None and 'small-1B': expected the names of two"):
+        api.compare(None, "small-1B", folders)
+    with pytest.raises(EpidemiaError, match=r"epidemia-baseline --model_args kind=mean alike"):
+        api.compare("small-1B", "knows averages only", folders)
 
 
 TYPED = yaml.safe_load((REPOSITORY / "tests/data/compare.yaml").read_text())["typed"]

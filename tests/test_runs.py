@@ -118,10 +118,14 @@ def test_names_tell_models_apart(tmp_path):
     for number, weights in enumerate([*several, *pythia]):
         write(tmp_path / str(number), ONE, config={"model_args": f"pretrained={weights}"})
     write(tmp_path / "noisy", ONE, config={"model_args": {"kind": "noisy", "noise": 0.3}})
+    for name in ("org/A", "org/B"):  # models handed to lm-eval as objects
+        write(tmp_path / name, ONE, config={"model_args": None}, model_name=name)
     names = {*read_results([tmp_path]).runs["name"]}
     pythia = {"pythia +revision=step1000", "pythia", "pythia +mine"}
-    assert len(names) == 9
-    assert pythia | {"org/model", "other/model", "old", "hf kind=noisy,noise=0.3"} <= names
+    assert len(names) == 11
+    assert (
+        pythia | {"A", "B", "org/model", "other/model", "old", "hf kind=noisy,noise=0.3"} <= names
+    )
 
 
 def test_sizes_and_versions_of_models(tmp_path):

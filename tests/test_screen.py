@@ -142,6 +142,17 @@ def test_files_and_models_without_scores_are_named(tmp_path):
         assert re.match(first, flat(tmp_path / folder))
 
 
+def test_tasks_that_cannot_tell_a_guess_are_named_and_shown_so(tmp_path, monkeypatch):
+    """Of a small survey: others of its size are as far from the truth as a guess is."""
+    write(tmp_path, {COCAINE: (60, 1)})
+    assert "from a guess" not in command("report", tmp_path)
+    monkeypatch.setattr(Anchors, "informative", property(lambda _: False))
+    assert "1 task cannot tell the truth from a guess: --informative" in command("report", tmp_path)
+    shown = command("show", COCAINE)
+    assert "uninformative: a guess" in shown and "it is 100, else 0" in shown
+    assert "0: at an L1" not in shown
+
+
 def test_a_reference_is_asked_what_the_run_was_asked(tmp_path):
     """Beside a run cut otherwise stands what the respondent gets on those prompts."""
     cut = {"model": "cut", "score": 20, "seen": "two", "limit": 2.0, "asked": "cocaine"}

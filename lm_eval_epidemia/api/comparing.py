@@ -78,6 +78,10 @@ def compare(
         can be compared.
     """
     look_at_disk()
+    if not (isinstance(one, str) and isinstance(other, str)):
+        raise EpidemiaError(f"compare: {one!r} and {other!r}: expected the names of two models")
+    if not isinstance(where or {}, Mapping):
+        raise EpidemiaError(f"where={where!r}: expected settings, such as {{'limit': 'none'}}")
     from lm_eval_epidemia.findings.versus import compare_models
     from lm_eval_epidemia.report.screen import describe_versus
     from lm_eval_epidemia.results.choose import keep_informative

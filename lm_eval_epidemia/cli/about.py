@@ -224,6 +224,7 @@ def _show_truth(truth: Truth, every: bool) -> None:
         _print(table)
         return
     is_sampled = bool(truth.distances)  # a published table has no sampling error
+    has_n = is_sampled and truth.n.any()  # published errors may come without numbers of people
     largest = sorted(range(cells), key=lambda cell: -truth.weights[cell])[:ROWS]
     shares = truth.weights @ truth.p
     common = sorted(range(levels), key=lambda level: -shares[level])[:ANSWERS]
@@ -231,13 +232,13 @@ def _show_truth(truth: Truth, every: bool) -> None:
     ends = [frame[end].to_numpy().reshape(cells, levels) for end in ("low", "high")]
     heads = [truth.levels[level] for level in answers]
     is_long = max(map(len, heads)) > (LONG if len(heads) > FEW else WIDTH // 4)
-    numbers = (["share"] if given else []) + (["n"] if is_sampled else [])
+    numbers = (["share"] if given else []) + (["n"] if has_n else [])
     columns = [*numbers, *(map(str, range(1, len(heads) + 1)) if is_long else heads)]
     table = make_table("", *given, *columns, right=tuple(columns), whole=0)
     for cell in sorted(largest):
         row = [escape_markup(label) for label in truth.given[cell]]
         row += [f"{truth.weights[cell]:.1%}"] if given else []
-        row += [f"{truth.n[cell]:,}"] if is_sampled else []
+        row += [f"{truth.n[cell]:,}"] if has_n else []
         for level in answers:
             low, high = (100 * end[cell, level] for end in ends)
             interval = (
@@ -266,6 +267,11 @@ def _scale(truth: Truth) -> None:
     if truth.distances:
         perfect = "as close as 95 of 100 other surveys of this size"
     like = "like someone who"
+    if not anchors.informative:
+        least, most = sorted((anchors.zero, anchors.perfect))
+        vague = f"a guess ({least:.3f} from the truth) is as close as other surveys ({most:.3f})"
+        _say("scores", f"uninformative: {vague}, so at {most:.3f} or less it is 100, else 0")
+        return
     said = [f"0: at an L1 distance of {anchors.zero:.3f} or more from the truth, {like} {nothing}"]
     if truth.conditions:
         score = f"{anchors.score_of_mean:3.0f}"

@@ -19,6 +19,7 @@ from lm_eval_epidemia.benchmarks import (
     list_unions,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import leaderboard
 from lm_eval_epidemia.findings.compare import compare_scores, label_asking
 from lm_eval_epidemia.findings.finding import Finding, columns_of
@@ -30,6 +31,7 @@ from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
+from lm_eval_epidemia.score.score import Anchors
 
 #: The best models that are shown, and up to how many have a sentence each.
 MOST_ROWS, MOST_SENTENCES = 10, 3
@@ -85,6 +87,8 @@ def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     benchmarks = [*dict.fromkeys(list_groups()[group] for group in ordered_groups(table["group"]))]
     boards = [_board(results, each, table[of == each], len(benchmarks)) for each in benchmarks]
     sentences = [text for board in boards for text in board.sentences]
+    if not boards:  # why there is nothing to show
+        sentences = [f"{text}." for text in results.notes["text"][:MOST_SENTENCES]]
     lines = [_count_rest(results, boards), _suggest_next(results, boards, folders)]
     return Headline(sentences, boards, [*filter(None, lines)])
 
@@ -325,7 +329,12 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     tuned = int(runs["base"].notna().sum()) if "base" in runs else 0
     known = sorted({*results.scores["group"]} & list_groups().keys())
     unscored = [group for group in known if not list_groups()[group].scored]
+    here = {*results.scores["task"]} & {*store.list_available()}
+    vague = [task for task in here if not Anchors.of(store.load_truth(task)).informative]
     counts = [
+        f"{plural(len(vague), 'task')} cannot tell the truth from a guess: --informative"
+        if vague
+        else "",
         f"{plural(left_out, 'more model')}: --show leaderboard" if left_out else "",
         f"{plural(len(more), 'more run')} with other settings ({names}): --show leaderboard"
         if len(more)

@@ -103,7 +103,7 @@ def _check_part(limit: Any, samples: Any, names: Sequence[str], alone: bool) -> 
             if number < cells:
                 raise EpidemiaError(
                     f"--limit {limit}: {leaf.entry.name} predicts scores from all of its {cells} "
-                    "cells: leave --limit out, or ask it in a run of its own"
+                    "cells: leave --limit out, or ask it in a run of its own without it"
                 )
     if samples is None:
         return

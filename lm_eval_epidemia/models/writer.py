@@ -77,8 +77,9 @@ class ModelWriter:
         ]
         try:
             return [reply or "" for reply in self._model.generate_until(instances)]
-        except OSError as error:  # of a server
-            raise EpidemiaError(f"the writer does not answer ({error}): start it again") from error
+        except Exception as error:  # lm-eval, aiohttp and tenacity have their own
+            fault = f"{type(error).__name__}: {error}".splitlines()[0]
+            raise EpidemiaError(f"the writer does not answer ({fault}): start it again") from None
 
     def _prompt(self, text: str) -> Any:
         """Put a request into the model's chat template, where it has one."""

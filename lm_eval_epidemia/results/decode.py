@@ -133,6 +133,7 @@ class ResultFile(msgspec.Struct):
 
     results: dict[str, dict[str, Any]]
     config: RunConfig = msgspec.field(default_factory=RunConfig)
+    model_name: Any = None
     configs: dict[str, Any] = {}
     versions: dict[str, Any] = {}
     shots: dict[str, Any] = msgspec.field(default_factory=dict, name="n-shot")
@@ -145,6 +146,9 @@ class ResultFile(msgspec.Struct):
     system_instruction: str | None = None
     system_instruction_sha: str | None = None
     epidemia: OwnSection | None = None
+
+    def __post_init__(self) -> None:
+        self.config.model_name = self.model_name or self.config.model
 
 
 class _StrictFile(ResultFile):

@@ -23,6 +23,7 @@ class RunConfig(msgspec.Struct):
     """The model of a run, and how it was run. Older files hold arguments as text."""
 
     model: Any = "model"
+    model_name: Any = ""
     model_args: dict[str, Any] | str | None = None
     gen_kwargs: dict[str, Any] | str | None = None
     limit: Any = None
@@ -95,7 +96,7 @@ def weights_of(config: RunConfig) -> Weights:
     arguments = parse_arguments(config.model_args)
     if not (named := _find_name(arguments)):
         written = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return Weights(" ".join(filter(None, (str(config.model), written))))
+        return Weights(f"{config.model} {written}" if written else str(config.model_name))
     given = [(key, arguments[key]) for key in KNOWN["of_weights"] if arguments.get(key)]
     # "main" is what everybody gets.
     more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]
