@@ -362,7 +362,7 @@ def test_arguments_that_are_heeded(caplog):
     assert ran["configs"][TASK]["metadata"]["fewshot"] == 1
     assert "heed" not in caplog.text
     asked = {"tasks": [TASK], "task_manager": lm_eval_epidemia.task_manager()}
-    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*Give it to task_manager\(metadata"):
+    with pytest.raises(EpidemiaError, match=r"'orderings': 1.*give it to task_manager\(metadata"):
         lm_eval.evaluator.simple_evaluate(
             "epidemia-baseline", "kind=truth", metadata={"orderings": 1}, **asked
         )

@@ -215,7 +215,7 @@ def test_a_variant_that_the_task_file_does_not_follow_is_refused():
     """Our files named by --include_path, without the hook: nothing is silently left out."""
     how = {"include_defaults": False, "metadata": {"gen_prefix": "So"}}
     manager = TaskManager(include_path=str(yamls.task_path()), **how)
-    with pytest.raises(EpidemiaError, match="Use the start-up hook"):
+    with pytest.raises(EpidemiaError, match="use the start-up hook"):
         manager.load([TASK])
 
 
