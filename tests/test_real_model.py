@@ -220,9 +220,9 @@ def test_a_server_that_shows_its_likeliest_tokens_is_off_by_no_more_than_said(
     served, asked, chat, monkeypatch
 ):
     """As from a server that takes no ids."""
-    from lm_eval_epidemia.models.served_letters import Served
+    from lm_eval_epidemia.models.served_letters import ServerTokenizer
 
-    monkeypatch.setattr(Served, "_tokens_of", lambda self, prompt: None)
+    monkeypatch.setattr(ServerTokenizer, "letters", lambda *_: None)
     _, found = choice_api(served, chat, variants="one")
     assert found["config"]["choice_api"]["letters_read_by"] == "top 20"
     _, theirs = asked("choice-hf", chat)
