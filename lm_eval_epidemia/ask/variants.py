@@ -46,6 +46,7 @@ _KNOWN: dict[str, tuple[tuple[Any, ...], str]] = {
         tuple(SYSTEM_PROMPTS),
         f"{', '.join(SYSTEM_PROMPTS)}, or your own text with --system_instruction",
     ),
+    "typed": (("", "yes-no", "score"), "yes-no or score, or nothing"),
     "wording": (tuple(WORDINGS), f"{', '.join(filter(None, WORDINGS))}, or nothing"),
 }
 
@@ -77,6 +78,9 @@ class Variant(NamedTuple):
         The most tries of a written answer until it can be read.
     wording : str
         Wording of questions about surveys, one of `prompts.WORDINGS`: "" for the default.
+    typed : str
+        The type of a decision endpoint's questions where the outcome allows it: "yes-no" or
+        "score"; "" for a choice among the answers.
     """
 
     orderings: str | int | None = None
@@ -89,6 +93,7 @@ class Variant(NamedTuple):
     structured: str = ""
     tries: int = 1
     wording: str = ""
+    typed: str = ""
 
     @property
     def in_task_files(self) -> dict[str, Any]:

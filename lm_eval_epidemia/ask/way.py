@@ -370,6 +370,7 @@ HEEDED: Mapping[str, Callable[[Way, Any], bool]] = {
     "structured": lambda way, task: way.is_structured,
     "tries": lambda way, task: way.generated,
     "wording": lambda way, task: isinstance(way, DistributionWay),
+    "typed": lambda way, task: isinstance(way, DistributionWay) and "design" in way.columns,
 }
 
 
