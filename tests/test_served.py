@@ -28,7 +28,7 @@ from lm_eval_epidemia.harness import arguments, server_facts
 from lm_eval_epidemia.harness.keys import headers, mask_keys
 from lm_eval_epidemia.models.choice_api import ChoiceAPI
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.served_letters import count_tokens
+from lm_eval_epidemia.models.served import count_tokens
 from lm_eval_epidemia.models.server_replies import BadReply
 from lm_eval_epidemia.results.read import read_results
 
@@ -354,7 +354,7 @@ def test_a_file_that_takes_no_more_ends_the_run_in_a_line(tmp_path, monkeypatch)
     def full(*_):
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr("lm_eval_epidemia.models.choice_api.remember", full)
+    monkeypatch.setattr("lm_eval_epidemia.models.served.remember", full)
     with scripted() as server:
         lm = cached(model(server, num_concurrent=2), str(tmp_path / "kept"))
         with pytest.raises(EpidemiaError, match=r"--use_cache.*cannot be written: .*disk is full"):
@@ -432,11 +432,11 @@ def test_keys_that_no_header_can_hold(monkeypatch):
     for value in ("sk-\nabcdef", "sk-äöüabcdef"):
         monkeypatch.setenv("MY_KEY", value)
         with pytest.raises(EpidemiaError, match="MY_KEY contains a line break or") as raised:
-            headers("MY_KEY", None)
+            headers("choice-api", "MY_KEY", None)
         assert "abcdef" not in str(raised.value)
     monkeypatch.setenv("MY_HEADER", "Two Words: x")
     with pytest.raises(EpidemiaError, match="'Name: value'"):
-        headers("OPENAI_API_KEY", "MY_HEADER")
+        headers("choice-api", "OPENAI_API_KEY", "MY_HEADER")
 
 
 @pytest.mark.parametrize("key", ["abcd", "a/b+c=d&e<f", 'quo"te\\s', "sk-test-0123"])

@@ -41,6 +41,9 @@ from lm_eval_epidemia.harness.keys import mask_logs, refuse_keys
 from lm_eval_epidemia.harness.server_facts import check_template
 from lm_eval_epidemia.surveys.catalogue import how_to_build, records
 
+#: Models of ours that may need a key.
+BEHIND_SERVERS = ("choice-api", "choice-decide")
+
 #: Groups for which a run logs how many tasks have a truth here.
 COUNTED = ("epidemia_low", "epidemia_high")
 
@@ -60,8 +63,8 @@ def wrap_simple_evaluate(simple_evaluate: Callable[..., Any]) -> Callable[..., A
         except TypeError:
             given = {}  # lm-eval reports better what is wrong with them
         model, model_args = given.get("model"), _parsed(given.get("model_args"))
-        if model == "choice-api":
-            refuse_keys(model_args)  # lm-eval logs them next
+        if model in BEHIND_SERVERS:
+            refuse_keys(model, model_args)  # lm-eval logs them next
         tasks = given.get("tasks") or []
         tasks = tasks if isinstance(tasks, (list, tuple)) else [tasks]
         names = {_name(task): None for task in tasks}

@@ -33,8 +33,14 @@ QUOTED = 200
 SHORTEST = 4
 
 
-def refuse_keys(arguments: Mapping[str, Any]) -> None:
+def refuse_keys(model: str, arguments: Mapping[str, Any]) -> None:
     """Refuse model arguments that contain a key, without repeating the key.
+
+    Parameters
+    ----------
+    model : str
+        After ``--model``.
+    arguments : mapping
 
     Raises
     ------
@@ -46,14 +52,14 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
         names = dict(parse_qsl(url.query, keep_blank_values=True))
     except ValueError:
         raise EpidemiaError(
-            "choice-api: base_url is not a URL: expected http://HOST:PORT/v1/chat/completions "
+            f"{model}: base_url is not a URL: expected http://HOST:PORT/v1/... "
             "(an IPv6 host in square brackets)"
         ) from None
     if "@" in url.netloc or any(SECRET_IN_QUERY.search(name) for name in names):
         held.append("base_url")
     if held:
         raise EpidemiaError(
-            f"choice-api accepts no key in {held[0]}=..., because lm-eval logs arguments: set the "
+            f"{model} accepts no key in {held[0]}=..., because lm-eval logs arguments: set the "
             "variable OPENAI_API_KEY, or name another with api_key_env=NAME, or with "
             "header_env=NAME one that contains a whole header ('Name: value')"
         )
@@ -61,14 +67,16 @@ def refuse_keys(arguments: Mapping[str, Any]) -> None:
         given = arguments.get(name)
         if given is not None and given != "OPENAI_API_KEY" and not os.environ.get(str(given)):
             # The name is not shown, in case it is a key.
-            raise EpidemiaError(f"choice-api: the variable named by {name} is not set: export it")
+            raise EpidemiaError(f"{model}: the variable named by {name} is not set: export it")
 
 
-def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
+def headers(model: str, api_key_env: str, header_env: str | None) -> dict[str, str]:
     """Read a key and a header from the environment.
 
     Parameters
     ----------
+    model : str
+        After ``--model``.
     api_key_env : str
         Name of the key's variable. OPENAI_API_KEY may be unset, since local servers need no key.
     header_env : str, optional
@@ -81,20 +89,20 @@ def headers(api_key_env: str, header_env: str | None) -> dict[str, str]:
     """
     sent = {}
     if key := os.environ.get(api_key_env, "").strip():
-        sent["Authorization"] = f"Bearer {_sendable(key, api_key_env)}"
+        sent["Authorization"] = f"Bearer {_sendable(model, key, api_key_env)}"
     if header_env is not None:
         name, colon, value = os.environ.get(header_env, "").partition(":")
         if not colon or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name.strip()):
-            raise EpidemiaError(f"choice-api: {header_env} is not set to a header, 'Name: value'")
-        sent[name.strip()] = _sendable(value.strip(), header_env)
+            raise EpidemiaError(f"{model}: {header_env} is not set to a header, 'Name: value'")
+        sent[name.strip()] = _sendable(model, value.strip(), header_env)
     return sent
 
 
-def _sendable(value: str, variable: str) -> str:
+def _sendable(model: str, value: str, variable: str) -> str:
     """Refuse what no header can hold, without repeating it."""
     if not (value.isascii() and value.isprintable()):
         raise EpidemiaError(
-            f"choice-api: {variable} contains a line break or non-ASCII characters: set it to a key"
+            f"{model}: {variable} contains a line break or non-ASCII characters: set it to a key"
         )
     return value
 

@@ -297,7 +297,7 @@ def _batches(ordered: Sequence[Question], limit: int, share: bool) -> list[Batch
     return batches
 
 
-def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> None:
+def remember(lm: Any, answered: Iterable[tuple[Any, Any]], kind: str = "loglikelihood") -> None:
     """Write answers to lm-eval's cache of responses, if there is one, before continuing.
 
     Keyed as lm-eval keys them. It would commit each one in the background; a run that is killed has
@@ -308,6 +308,8 @@ def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> Non
     lm : LM
     answered : iterable of ((str, str), (float, bool))
         Requests and their answers.
+    kind : str
+        Of the requests.
     """
     database = lm.cache_hook.dbdict
     if database is None:
@@ -318,7 +320,7 @@ def remember(lm: Any, answered: Iterable[tuple[Key, tuple[float, bool]]]) -> Non
     try:
         writer.execute("BEGIN")
         for request, answer in answered:
-            lm.cache_hook.add_partial("loglikelihood", request, answer)
+            lm.cache_hook.add_partial(kind, request, answer)
         database.commit()
     finally:
         writer.commit(blocking=False)  # interrupted: what is written again finds none open

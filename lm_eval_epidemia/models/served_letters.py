@@ -2,32 +2,29 @@
 
 The kind of server determines the possible forms (`server_kinds`). If it accepts token ids (vLLM,
 SGLang), it returns the log-probabilities of exactly the letters; otherwise the most likely tokens,
-as text. Here too: the requests that each prompt answers, and what a server counts and tokenizes.
+as text. Here too: the requests that each prompt answers, and what a server tokenizes.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from lm_eval_epidemia.ask.bounds import Withheld
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.server_facts import join_url, refuse_template
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.choices import move_spaces
 from lm_eval_epidemia.models.endpoint import Endpoint
-from lm_eval_epidemia.models.server_kinds import TOPS, Form, Found, Server, TokenRequest
+from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served, task_of
+from lm_eval_epidemia.models.server_kinds import TOPS, Form, Server, TokenRequest
 from lm_eval_epidemia.models.server_replies import (
     BadReply,
     Declined,
-    Filtered,
     NoLogprobs,
     ShownTokens,
     is_cut,
@@ -69,14 +66,13 @@ class How(NamedTuple):
     limit: str = "max_tokens"
 
 
-class Served:
-    """A model behind a server.
+class ServedLetters(Served):
+    """A served model that answers with letters.
 
     Parameters
     ----------
-    endpoint : Endpoint
-    model : str
-        The server's name for the model.
+    endpoint, model, most
+        See `Served`.
     chat : bool
         Whether it takes messages.
     variants : {"auto", "sum", "one"}
@@ -85,36 +81,30 @@ class Served:
         What else is sent with each prompt.
     server : str
         "auto", or a name of `server_kinds.BY_NAME`.
-    most : int, optional
-        Tokens that may be used.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
         model: str,
+        most: int | None,
         chat: bool,
         variants: str,
         more: Mapping[str, Any],
         server: str,
-        most: int | None,
     ) -> None:
-        self.endpoint, self.model, self.chat, self.variants = endpoint, model, chat, variants
-        self._more, self._given, self.most = more, server, most
-        #: Known before the first prompt is asked.
-        self.found: Found | None = None
-        #: How far two answers to one prompt were apart, once that is known.
-        self.apart: float | None = None
-        #: Characters of the longest prompt.
-        self.longest_text = 0
+        super().__init__(endpoint, model, most)
+        self.chat, self.variants = chat, variants
+        self._more, self._given = more, server
         #: Known once the first prompt is answered.
         self.how: How | None = None
-        #: Tokens that the server counted, the most of one request, and whether it counts.
-        self.tokens, self.longest, self.counts = 0, 0, True
         self._tokenizer = ServerTokenizer(endpoint, model, chat, variants == "sum")
-        self._lock = threading.Lock()
         #: Replies to the first prompt without log-probabilities.
         self._slips = 0
+
+    @property
+    def is_ready(self) -> bool:
+        return self.how is not None
 
     @property
     def adds(self) -> bool:
@@ -131,51 +121,24 @@ class Served:
         return "token ids" if self.how.form.by_ids else f"top {self.how.top}"
 
     @property
-    def variant(self) -> str:
+    def variant(self) -> dict[str, str]:
         """Which way of `variants` letters are read in; as it was given before the first prompt."""
         if self.how is None:
-            return self.variants
-        return "sum" if self.adds else "one"
+            return {"variants": self.variants}
+        return {"variants": "sum" if self.adds else "one"}
 
     @property
-    def server(self) -> str:
-        """What the server is called; empty if it is not known."""
-        return self.found.named if self.found else ""
+    def way_out(self) -> str:
+        return self.found.server.way_out if self.found else ""
 
-    @property
-    def checked(self) -> dict[str, Any]:
-        """What is kept of the server: its name and version, and whether it repeats its answers."""
-        repeats = {} if self.apart is None else {"repeatable": self.apart <= server_kinds.REPEATS}
-        return {"server": self.server or "not known", **repeats}
-
-    def answer(self, prompt: Prompt) -> PromptAnswer:
-        """Send a prompt; the first one also determines the form.
-
-        Raises
-        ------
-        EpidemiaError
-            If the server gives no log-probabilities or cannot be reached.
-        """
+    def ask(self, prompt: Prompt) -> PromptAnswer:
+        if self.how is not None:
+            return self._asked(prompt, self.how)
         try:
-            if self.how is None:
-                try:
-                    return self._first(prompt)
-                except BaseException:
-                    self.how = None
-                    raise
-            try:
-                return self._asked(prompt, self.how)
-            except Declined as error:
-                raise EpidemiaError(f"{self.endpoint.url} rejects a prompt: {error}") from None
-        except Filtered as error:
-            said, none = self.endpoint.scrubbed(str(error)), (Withheld("nan"), False)
-            return PromptAnswer([none] * len(prompt.choices), "", declined=said)
-        except EpidemiaError as error:
-            if not self.found or not self.server or self.server in str(error):
-                raise
-            raise EpidemiaError(
-                f"{error} (the server is {self.server}: {self.found.server.way_out})"
-            ) from None
+            return self._first(prompt)
+        except BaseException:
+            self.how = None
+            raise
 
     def _first(self, prompt: Prompt) -> PromptAnswer:
         """Ask in one way after the other until the server takes one, and check what it shows.
@@ -270,7 +233,7 @@ class Served:
         asked = self._question(content, how, sorted(ids))
 
         def read(reply: Any) -> ShownTokens:
-            self._count(reply)
+            self.count(reply)
             return how.form.read(reply, asked)
 
         url = None
@@ -285,11 +248,6 @@ class Served:
             f"{self.endpoint.url} shows probabilities after sampling, not those of {self.model}: "
             f"let it show those before (vLLM: --logprobs-mode raw_logprobs), or {WAY_OUT}"
         )
-
-    @property
-    def over_limit(self) -> str:
-        """Why no further prompt is sent."""
-        return f"stopped at max_cost_tokens={self.most}: {self.tokens:,} tokens were used"
 
     def _without(self, why: str) -> EpidemiaError:
         return EpidemiaError(
@@ -310,7 +268,7 @@ class Served:
         question = self._question(content, how, sorted(asked))
 
         def read(reply: Any) -> PromptAnswer:
-            tokens = self._count(reply)
+            tokens = self.count(reply)
             try:
                 shown = how.form.read(reply, question)
             except NoLogprobs as error:
@@ -350,79 +308,10 @@ class Served:
         expected = len(content := str(asked.content).encode()) + 1
         if self.longest and server_kinds.PROBE.encode() not in content:
             expected = self.longest
-        if self.most and self.tokens + expected > self.most:
-            raise EpidemiaError(self.over_limit)
         if how.form.path:
             url = join_url(self.endpoint.url, how.form.path)
         # Whether a second form is there is tried once, and its lack is no fault.
-        return self.endpoint.ask(
-            how.form.body(asked), read, url, tries=1 if once else None, noted=not once
-        )
-
-    def _count(self, reply: Any) -> int:
-        """Count the tokens of a reply, also of one that cannot be used."""
-        total = count_tokens(reply)
-        with self._lock:
-            self.tokens += total
-            self.longest = max(self.longest, total)
-        return total
-
-
-#: The probability of all letters below which they say nothing of what a model would answer: one
-#: that thinks first leaves them less.
-LEAST_MASS = 1e-3
-
-
-class Prompt(NamedTuple):
-    """One prompt and the letters that are read after it.
-
-    Attributes
-    ----------
-    context : str or JsonChatStr
-        Messages are JSON, as lm-eval hands them on.
-    choices : tuple of str
-        Distinct, as lm-eval asks for them.
-    requests : list of (int, int)
-        Numbers of the requests answered, and of the choice of each.
-    """
-
-    context: Any
-    choices: tuple[str, ...]
-    requests: list[tuple[int, int]]
-
-
-class PromptAnswer(NamedTuple):
-    """The answer to a prompt.
-
-    Attributes
-    ----------
-    letters : list of (float, bool)
-        By choice, as lm-eval takes them.
-    began : str
-        The token that the model generated.
-    is_cut : bool
-        Whether it may show what a sampler leaves, see `server_replies.is_cut`.
-    declined : str
-        The server's words, if its filter of contents declined the prompt.
-    """
-
-    letters: list[tuple[float, bool]]
-    began: str
-    is_cut: bool = False
-    declined: str = ""
-
-
-def is_seen(answered: PromptAnswer) -> bool:
-    """Whether any letter was generated, or is likely enough to say something of the model."""
-    if answered.is_cut or answered.declined:
-        return False
-    shown = [math.exp(x) for x, _ in answered.letters if getattr(x, "shown", True)]
-    return math.fsum(shown) >= LEAST_MASS or any(is_greedy for _, is_greedy in answered.letters)
-
-
-def task_of(requests: Sequence[Any]) -> str:
-    """Name the task of some requests, as far as lm-eval says it."""
-    return str(getattr(requests[0], "task_name", None) or "this task") if requests else "this task"
+        return self.post(how.form.body(asked), read, expected, url, once)
 
 
 def group_prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
@@ -456,22 +345,6 @@ def group_prompts(requests: Sequence[Any], chat: bool) -> list[Prompt]:
         choices, numbers = by_context.setdefault(context, ({}, []))
         numbers.append((number, choices.setdefault(choice, len(choices))))
     return [Prompt(context, tuple(of), numbers) for context, (of, numbers) in by_context.items()]
-
-
-#: What servers call the tokens of a prompt and of its answer.
-COUNTS = (
-    *("prompt_tokens", "completion_tokens"),
-    *("prompt_eval_count", "eval_count"),
-    *("tokens_evaluated", "tokens_predicted"),
-)
-
-
-def count_tokens(reply: Any) -> int:
-    """Read how many tokens a request took; 0 if that is not said."""
-    said: Mapping[str, Any] = reply if isinstance(reply, dict) else {}
-    usage = said.get("usage") or said.get("meta_info") or said
-    parts = sum(usage.get(name) or 0 for name in COUNTS)
-    return int(usage.get("total_tokens") or parts)
 
 
 class ServerTokenizer:
