@@ -33,6 +33,7 @@ MODELS = {
     "epidemia-baseline": "lm_eval_epidemia.models.baseline:Baseline",
     "choice-hf": "lm_eval_epidemia.models.choice_hf:ChoiceHF",
     "choice-api": "lm_eval_epidemia.models.choice_api:ChoiceAPI",
+    "choice-decide": "lm_eval_epidemia.models.choice_decide:ChoiceDecide",
     "choice-vllm": "lm_eval_epidemia.models.choice_vllm:ChoiceVLLM",
 }
 

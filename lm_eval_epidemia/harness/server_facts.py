@@ -29,7 +29,7 @@ def join_url(url: str, name: str) -> str:
     """
     parts = urlsplit(url)
     root = parts.path
-    for end in ("/completions", "/chat", "/v1", "/api/generate"):
+    for end in ("/completions", "/chat", "/systemone", "/decisions", "/v1", "/api/generate"):
         root = root.removesuffix(end)
     return parts._replace(path=f"{root}/{name}", query="", fragment="").geturl()
 

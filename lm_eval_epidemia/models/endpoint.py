@@ -257,6 +257,11 @@ class Endpoint:
         said = f"; the server said: {words}"
         if status == 429 and "insufficient_quota" in words:
             raise EpidemiaError(f"{self.url}: the quota is used up{said}")
+        if status == 501:
+            raise EpidemiaError(
+                f"{self.url} does not do this with the model it serves (HTTP 501){said}: serve "
+                "another model, or ask it for letters with --model choice-api"
+            )
         if status in (408, 409, 425, 429) or status >= 500:
             seconds = _seconds_of(headers.get("retry-after"))
             if seconds is not None and seconds > PATIENCE:

@@ -1,0 +1,411 @@
+"""Decision endpoints: typed questions, answered with a probability per option and no text.
+
+Three forms of requests exist, two of them on one path (`FORMS`). So each is tried on a question of
+ours, and the one whose answer has its fields is taken; a server may ignore what it does not know.
+
+Probabilities may be rounded. How finely is seen from the digits of all answers so far, and what was
+rounded away is bounded (`ask.bounds.Within`): a rounded 0 is not 0. ``confidence`` means something
+else at every server and is never read as a probability.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
+from typing import Any, NamedTuple
+
+from lm_eval_epidemia.ask.bounds import Within
+from lm_eval_epidemia.ask.responses import LOG_ZERO
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.models import server_kinds
+from lm_eval_epidemia.models.endpoint import Endpoint
+from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served
+from lm_eval_epidemia.models.server_replies import BadReply, Declined, Filtered
+
+#: The version of how a prompt is split into what is given and what is asked (`TypedQuestion`).
+VERSION = 1
+
+#: What the question is called in a request, which has only one.
+NAME = "question"
+
+#: Answers with more decimals are not rounded.
+MOST_DIGITS = 8
+
+#: How far from 1 the probabilities of an answer may sum besides what rounding explains.
+SLACK = 1e-3
+
+_logger = logging.getLogger("lm_eval_epidemia")
+
+
+class TypedQuestion(NamedTuple):
+    """A question as decision endpoints take it.
+
+    Attributes
+    ----------
+    state : str
+        What is given: "Consider a person who is 30 to 34 years old."
+    instructions : str
+        What is asked: "Has this person ever used marijuana?"
+    options : tuple of str
+        In the order in which they are shown.
+    type : str
+        "choice"; "yes-no", whose options are Yes and No; or "score", whose options are levels.
+    """
+
+    state: str
+    instructions: str
+    options: tuple[str, ...]
+    type: str = "choice"
+
+
+#: Questions of which no answer is certain: each is asked twice before the first prompt.
+PROBES = tuple(
+    TypedQuestion(f"Consider a {thing}.", f"Where does this {thing} stand?", options)
+    for thing, options in {
+        "chair": ("In a kitchen", "In a garden"),
+        "bicycle": ("In a street", "In a cellar", "In a shop"),
+        "lamp": ("On a desk", "On a shelf", "On the floor", "On a window sill"),
+        "tree": ("In a forest", "In a park"),
+        "boat": ("In a harbour", "On a lake", "On a river"),
+    }.items()
+)
+
+
+class Decision(NamedTuple):
+    """What an answer says.
+
+    Attributes
+    ----------
+    p : tuple of float
+        The probability of each option.
+    mass : float or None
+        The probability of all their labels among all tokens, where it is told.
+    confidence : float or None
+        Something else at every server; at vLLM the largest of `p` times `mass`.
+    """
+
+    p: tuple[float, ...]
+    mass: float | None = None
+    confidence: float | None = None
+
+
+class Form(NamedTuple):
+    """A form of requests.
+
+    Attributes
+    ----------
+    types : mapping
+        What it calls the types of questions.
+    body : callable
+        From the model's name and a question, with its type as this form calls it, to a request.
+    read : callable
+        From a reply and a question to its `Decision`; raises `BadReply` or `Filtered`.
+    path : str
+        How addresses end that take it.
+    """
+
+    types: Mapping[str, str]
+    body: Callable[[str, TypedQuestion], dict[str, Any]]
+    read: Callable[[Any, TypedQuestion], Decision]
+    path: str
+
+
+def _number(value: Any, what: str) -> float:
+    """Check that a value is a probability."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= 1:
+        raise BadReply(f"an answer whose {what} is no number from 0 to 1")
+    return float(value)
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise BadReply(f"an answer without {what}")
+    return value
+
+
+def _by_option(told: Mapping[Any, Any], names: Sequence[str]) -> tuple[float, ...]:
+    """Return the probabilities of named options, which may come in any order."""
+    if told.keys() != {*names}:
+        raise BadReply("an answer whose options are not those that were asked for")
+    return tuple(_number(told[name], "probability") for name in names)
+
+
+def _named(reply: Any, asked: TypedQuestion, types: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the answer to our question, in forms that name answers."""
+    answers = _mapping(_mapping(reply, "answers").get("answers"), "answers")
+    if answers.keys() != {NAME}:
+        raise BadReply("an answer to another question")
+    return _of_type(answers[NAME], asked, types)
+
+
+def _of_type(answer: Any, asked: TypedQuestion, types: Mapping[str, str]) -> Mapping[str, Any]:
+    known = _mapping(answer, "an answer to the question")
+    if known.get("type") == "refusal":
+        raise Filtered("the model refuses to answer")
+    if known.get("type") != types[asked.type]:
+        raise BadReply("an answer of another type than the question")
+    return known
+
+
+def _maybe(told: Any, what: str) -> float | None:
+    return None if told is None else _number(told, what)
+
+
+def _yes_no(told: Any, asked: TypedQuestion) -> tuple[float, ...]:
+    """Return the probabilities of Yes and No, in the order of the options."""
+    yes = _number(told, "probability")
+    return tuple(yes if option == "Yes" else 1 - yes for option in asked.options)
+
+
+# System One: TypeSafe's Jev, vLLM, SGLang, llama.cpp, Ollama, LiteLLM and hosts.
+
+_SYSTEM_ONE = {"choice": "choice", "yes-no": "noul", "score": "score"}
+
+
+def _systemone_body(model: str, asked: TypedQuestion) -> dict[str, Any]:
+    criteria: Any = {
+        "choice": dict.fromkeys(asked.options),
+        "yes-no": None,
+        "score": [*asked.options],
+    }[asked.type]
+    question = {"type": _SYSTEM_ONE[asked.type], "instructions": asked.instructions}
+    questions = {NAME: {**question, "criteria": criteria}}
+    return {"model": model, "state": asked.state, "questions": questions}
+
+
+def _read_systemone(reply: Any, asked: TypedQuestion) -> Decision:
+    answer = _named(reply, asked, _SYSTEM_ONE)
+    beside = reply.get("diagnostics")
+    beside = beside.get(NAME) if isinstance(beside, dict) else None
+    told = beside.get("label_mass") if isinstance(beside, dict) else answer.get("x_label_mass")
+    if asked.type == "yes-no":
+        return Decision(_yes_no(answer.get("noul"), asked), _maybe(told, "label_mass"))
+    p = _mapping(answer.get("probabilities"), "probabilities")
+    names: Sequence[str] = asked.options
+    if asked.type == "score" and p.keys() != {*names}:
+        names = [str(level) for level in range(len(names))]
+    return Decision(_by_option(p, names), _maybe(told, "label_mass"))
+
+
+# OpenAI's Decisions, also of vLLM, Fireworks and LiteLLM.
+
+_OPENAI = {"choice": "choice", "yes-no": "predicate", "score": "score"}
+
+
+def _openai_body(model: str, asked: TypedQuestion) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "choice": {"choices": [{"value": option} for option in asked.options]},
+        "yes-no": {},
+        "score": {"levels": [{"label": option} for option in asked.options]},
+    }[asked.type]
+    question = {"type": _OPENAI[asked.type], "name": NAME, "instructions": asked.instructions}
+    return {"model": model, "input": asked.state, "questions": [{**question, **options}]}
+
+
+def _read_openai(reply: Any, asked: TypedQuestion) -> Decision:
+    answers = _mapping(reply, "answers").get("answers")
+    if not isinstance(answers, list) or len(answers) != 1:
+        raise BadReply("an answer without answers")
+    if _mapping(answers[0], "an answer to the question").get("name") != NAME:
+        raise BadReply("an answer to another question")
+    answer = _of_type(answers[0], asked, _OPENAI)
+    if asked.type == "yes-no":
+        return Decision(_yes_no(answer.get("probability"), asked))
+    key, told = "value" if asked.type == "choice" else "label", {}
+    listed = answer.get("probabilities")
+    for each in listed if isinstance(listed, list) else ():
+        option = _mapping(each, "probabilities").get(key)
+        if not isinstance(option, str) or option in told:
+            raise BadReply("an answer whose options are not those that were asked for")
+        told[option] = each.get("probability")
+    p = _by_option(told, asked.options)
+    return Decision(p, confidence=_maybe(answer.get("confidence"), "confidence"))
+
+
+# SGLang's own, on the path of OpenAI's.
+
+_SGLANG = {"choice": "choice", "yes-no": "yes_no", "score": "score"}
+
+
+def _sglang_body(model: str, asked: TypedQuestion) -> dict[str, Any]:
+    options: Any = {
+        "choice": {"options": [{"name": option} for option in asked.options]},
+        "yes-no": {},
+        "score": {"levels": [*asked.options]},
+    }[asked.type]
+    question = {"id": NAME, "type": _SGLANG[asked.type], "question": asked.instructions}
+    return {"model": model, "input": asked.state, "questions": [{**question, **options}]}
+
+
+def _read_sglang(reply: Any, asked: TypedQuestion) -> Decision:
+    answer = _named(reply, asked, _SGLANG)
+    p = _mapping(answer.get("probabilities"), "probabilities")
+    mass = _maybe(answer.get("label_mass"), "label_mass")
+    if asked.type == "yes-no":
+        by_name = dict(zip(("yes", "no"), _by_option(p, ("yes", "no")), strict=True))
+        return Decision(tuple(by_name[option.lower()] for option in asked.options), mass)
+    levels = [str(level) for level in range(len(asked.options))]
+    return Decision(_by_option(p, levels if asked.type == "score" else asked.options), mass)
+
+
+#: By name, in the order in which they are tried.
+FORMS = {
+    "systemone": Form(_SYSTEM_ONE, _systemone_body, _read_systemone, "/systemone"),
+    "openai": Form(_OPENAI, _openai_body, _read_openai, "/decisions"),
+    "sglang": Form(_SGLANG, _sglang_body, _read_sglang, "/decisions"),
+}
+
+
+def count_decimals(x: float) -> int:
+    """Return the decimals that a number is written with: 2 of 0.25, 5 of 1e-05."""
+    return max(-int(Decimal(repr(x)).as_tuple().exponent), 0)
+
+
+class ServedDecisions(Served):
+    """A served model that answers typed questions with probabilities.
+
+    Parameters
+    ----------
+    endpoint, model, most
+        See `Served`.
+    form : str
+        "auto", or a name of `FORMS`.
+    """
+
+    def __init__(self, endpoint: Endpoint, model: str, most: int | None, form: str) -> None:
+        super().__init__(endpoint, model, most)
+        path = endpoint.url.partition("?")[0]
+        self._tried = (
+            [form] if form != "auto" else [n for n in FORMS if path.endswith(FORMS[n].path)]
+        )
+        #: The name of the form; known once the first question is answered.
+        self.form = ""
+        #: The most decimals of any answer, and the version of prompts that the server tells.
+        self._decimals, self._format = 0, ""
+        #: Whether the probability of all labels is told.
+        self.has_mass = False
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self.form)
+
+    @property
+    def read_by(self) -> str:
+        return f"{self.form} decisions" if self.form else ""
+
+    @property
+    def variant(self) -> dict[str, str]:
+        return {"form": self.form or "not known", "version": str(VERSION)}
+
+    @property
+    def way_out(self) -> str:
+        return ""
+
+    @property
+    def digits(self) -> int | None:
+        """Decimals that the server rounds to, as far as its answers tell; None if it does not."""
+        return self._decimals if self._decimals <= MOST_DIGITS else None
+
+    @property
+    def checked(self) -> dict[str, Any]:
+        more = {"prompt_format_version": self._format} if self._format else {}
+        of_answers = {"digits": self.digits, "label_mass": self.has_mass}
+        return {**super().checked, **more, **(of_answers if self.is_ready else {})}
+
+    def ask(self, prompt: Prompt) -> PromptAnswer:
+        if not self.form:
+            self._find_form()
+        return self._to_letters(self._decide(prompt.context, self.form), prompt.choices)
+
+    def _find_form(self) -> None:
+        """Find the form by the first of the probes, and ask all of them twice."""
+        url, name, said = self.endpoint.url, self._tried[0], {}
+        self.found = self.endpoint.until(
+            lambda: server_kinds.find_server(url, "auto", self.endpoint.verify), url
+        )
+        # Twice: an answer may be spoilt.
+        for name in self._tried * 2 if len(self._tried) > 1 else ():
+            try:
+                self._decide(PROBES[0], name, is_trial=True)
+                break
+            except Declined as error:
+                said[name] = str(error)
+        else:
+            if said:
+                told = "; ".join(f"{name}: {words}" for name, words in said.items())
+                raise EpidemiaError(
+                    f"{url} answers in no known form of decisions ({told}): check base_url and "
+                    "model, or name the form with form=openai or form=sglang"
+                )
+        once, again = (chain(*(self._decide(each, name).p for each in PROBES)) for _ in range(2))
+        apart = (abs(x - y) for x, y in zip(once, again, strict=True))
+        self.apart, self.form = max(apart), name
+        self._say()
+
+    def _say(self) -> None:
+        told = [f"it is asked in the form {self.form}"]
+        if self.apart is not None and self.apart > server_kinds.REPEATS:
+            told.append(f"not repeatable: asked twice, it was {self.apart:.2f} apart")
+        if self.digits is not None:
+            told.append(f"its probabilities are rounded to {self.digits} digits")
+        log = _logger.warning if len(told) > 1 else _logger.info
+        log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
+
+    def _decide(self, asked: TypedQuestion, form: str, is_trial: bool = False) -> Decision:
+        """Send a question until its answer can be read; in a trial, of another form is declined."""
+        body = FORMS[form].body(self.model, asked)
+
+        def read(reply: Any) -> Decision:
+            self.counts &= self.count(reply) > 0
+            try:
+                decided = FORMS[form].read(reply, asked)
+            except BadReply as error:
+                if is_trial:
+                    raise Declined(str(error)) from None
+                raise
+            self._learn(reply, decided.p[:1] if asked.type == "yes-no" else decided.p)
+            self.has_mass |= decided.mass is not None
+            off = abs(math.fsum(decided.p) - 1)
+            if off > SLACK + len(decided.p) * self._half:
+                raise BadReply("probabilities that do not sum to 1")
+            if decided.confidence and self.found and self.found.server is server_kinds.VLLM:
+                return decided._replace(mass=min(decided.confidence / max(decided.p), 1.0))
+            return decided
+
+        # A token is at least a byte.
+        return self.post(body, read, self.longest if self.form else len(str(body).encode()))
+
+    def _learn(self, reply: Mapping[str, Any], written: Sequence[float]) -> None:
+        """Note what an answer tells of its server; `written` are its probabilities."""
+        with self._lock:
+            self._decimals = max(self._decimals, *map(count_decimals, written))
+            if isinstance(told := reply.get("prompt_format_version"), (str, int)):
+                self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
+
+    @property
+    def _half(self) -> float:
+        """The most that rounding changes a probability by."""
+        return 0.0 if self.digits is None else 10.0**-self.digits / 2
+
+    def _to_letters(self, decided: Decision, choices: Sequence[str]) -> PromptAnswer:
+        """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""
+        half, total = self._half, math.fsum(decided.p)
+        mass = 1.0 if decided.mass is None else decided.mass
+        likeliest = max(decided.p)
+
+        def log(p: float) -> float:
+            return math.log(p * mass / total) if p * mass > 0 else LOG_ZERO
+
+        letters = [
+            (
+                Within(log(p), log(p - half), log(min(p + half, 1.0)), True) if half else log(p),
+                p == likeliest,
+            )
+            for p in decided.p
+        ]
+        return PromptAnswer(letters, choices[decided.p.index(likeliest)])
