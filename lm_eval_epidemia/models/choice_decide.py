@@ -121,12 +121,15 @@ verify_certificate, ca_cert_path
         for task in tasks:
             name = str(task.config.task)
             leaf = list_leaves().get(name)
-            is_written = task.OUTPUT_TYPE == "generate_until"
-            is_closed = leaf is not None and "choices" in (way := WAYS[leaf.way]).columns
-            is_closed = is_closed and not way.drawn
-            if task.OUTPUT_TYPE == "loglikelihood_rolling" or (is_written and not is_closed):
+            way = WAYS[leaf.way] if leaf else None
+            # Of several draws of an answer there is one here.
+            is_one = way is not None and "choices" in way.columns and not way.drawn
+            if task.OUTPUT_TYPE == "loglikelihood_rolling" or (
+                task.OUTPUT_TYPE == "generate_until" and not is_one
+            ):
                 raise self._unsuited(name)
-            self._typed[name] = Variant.of(task.config.metadata).typed
+            if leaf:
+                self._typed[name] = Variant.of(task.config.metadata).typed
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
