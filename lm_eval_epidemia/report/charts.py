@@ -75,13 +75,21 @@ def _data(table: pd.DataFrame) -> Any:
     return alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
 
 
+def _cut_names(names: pd.Series) -> pd.Series:
+    """Cut long names, as far as they stay different."""
+    # Vega would cut at the end, where names differ, and some signs in two.
+    wide, own = LONGEST, names.unique()
+    while len({cut_text(name, wide) for name in own}) < len(own):
+        wide += LONGEST
+    return names.map(lambda name: cut_text(name, wide))
+
+
 def prepare_rows(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are drawn, with the name of whose each is."""
     names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
     who = names["model"].str.replace(" (baseline)", "", regex=False)
     more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
-    # Vega would cut at the end, where names differ, and some signs in two.
-    table = table.assign(who=(who + more).map(lambda name: cut_text(name, LONGEST)))
+    table = table.assign(who=_cut_names(who + more))
     if chart.only_runs and (table["kind"] != "respondent").any():
         table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
