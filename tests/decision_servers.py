@@ -309,6 +309,7 @@ INVALID = {"sglang": 400, "vllm": 400, "openai": 400, "jev": 422}
 #: After the name of an option that JSON is to have twice: taken away when it is written.
 AGAIN = "\uffff"
 SAYS = {**TELLS, "vllm": {"/version": {"version": "0.33.0"}}}
+SAYS["vllm"]["/v1/models"] = {"object": "list", "data": [{"id": "any", "owned_by": "vllm"}]}
 
 
 def hashed(state, instructions, options, kind):
