@@ -8,6 +8,7 @@ Ollama have in common; the source of these three was not at hand).
 
 import json
 import math
+import sys
 import threading
 import time
 import unicodedata
@@ -371,8 +372,9 @@ class Decider(ThreadingHTTPServer):
     def url(self, path="systemone"):
         return f"http://127.0.0.1:{self.server_address[1]}/v1/{path}"
 
-    def handle_error(self, *_):  # a client that was killed
-        pass
+    def handle_error(self, *where):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # a client that was killed
+            super().handle_error(*where)
 
     def confidence(self, p):
         """At vLLM p(top) * label_mass; elsewhere how far the top stands above uniform."""

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import cache
 from types import SimpleNamespace
 
 import numpy as np
@@ -154,7 +155,7 @@ def words_of(prompt):
 
 
 class Respondent:
-    """What `epidemia-baseline` believes of the prompts of some tasks, by the words of a question."""
+    """What `epidemia-baseline` believes, by the words of a question."""
 
     def __init__(self, tasks, kind, **more):
         baseline, self.believed = Baseline(kind=kind, **more), {}
@@ -168,7 +169,9 @@ class Respondent:
     def __call__(self, state, instructions, options, kind):
         said = f"{state} {instructions}".removeprefix("Consider this question. ")
         known = self.believed.get((" ".join(said.split()), frozenset(options)))
-        return [known[one] for one in options] if known else hashed(state, instructions, options)
+        return (
+            [known[one] for one in options] if known else hashed(state, instructions, options, kind)
+        )
 
 
 def run(server, tasks, path="systemone", more="", **arguments):
@@ -176,21 +179,45 @@ def run(server, tasks, path="systemone", more="", **arguments):
     return evaluate(tasks, model="choice-decide", model_args=args, **arguments)
 
 
-RESPONDENTS = [("truth", {}), ("noisy", {"noise": 0.7}), ("mean", {}), ("uniform", {})]
+@cache
+def alone(words):
+    return evaluate([EVEN, SEVERAL], model_args=words)
 
 
-@pytest.mark.parametrize(("kind", "path"), FORM_OF)
-@pytest.mark.parametrize(("respondent", "more"), RESPONDENTS)
-def test_respondents_score_as_they_do_without_a_server(kind, path, respondent, more):
-    with deciding(kind, Respondent([EVEN, SEVERAL], respondent, **more)) as server:
-        found = run(server, [EVEN, SEVERAL], path)
-    words = ",".join([f"kind={respondent}", *(f"{k}={v}" for k, v in more.items())])
-    expected = evaluate([EVEN, SEVERAL], model_args=words)
+@pytest.mark.parametrize(
+    ("place", "respondent", "typed"),
+    [
+        (("vllm", "systemone"), "kind=truth", ""),
+        (("vllm", "systemone"), "kind=noisy,noise=0.7", "yes-no"),
+        (("vllm", "decisions"), "kind=mean", ""),
+        (("jev", "systemone"), "kind=noisy,noise=0.7", ""),
+        (("jev", "systemone"), "kind=truth", "yes-no"),
+        (("llama.cpp", "systemone"), "kind=uniform", ""),
+        (("ollama", "systemone"), "kind=noisy,noise=0.7", ""),
+        (("openai", "decisions"), "kind=truth", ""),
+        (("openai", "decisions"), "kind=noisy,noise=0.7", "yes-no"),
+        (("sglang", "systemone"), "kind=mean", ""),
+        (("sglang", "decisions"), "kind=noisy,noise=0.7", "yes-no"),
+    ],
+    ids=str,
+)
+def test_respondents_score_as_they_do_without_a_server(place, respondent, typed):
+    kind, path = place
+    more = dict(pair.split("=") for pair in respondent.split(","))
+    with deciding(kind, p=Respondent([EVEN, SEVERAL], **more)) as server:
+        found = run(server, [EVEN, SEVERAL], path, metadata={"typed": typed} if typed else None)
+        types = {one.type for one in server.answered}
+    assert types == {"choice", typed} - {""}
     for task in (EVEN, SEVERAL):
-        is_at_most = EXACT_SCORE
+        row, most = found["results"][task], EXACT_SCORE
         if kind == "jev":
-            is_at_most = found["results"][task]["unseen_effect,none"]
-            assert 0 < is_at_most < 10
-        got, want = (one["results"][task]["score,none"] for one in (found, expected))
-        assert abs(got - want) <= is_at_most + EXACT_SCORE, (got, want, is_at_most)
-    print({t: found["results"][t] for t in found["results"]})
+            most += row["unseen_effect,none"]
+            assert 0 < most < 10
+        assert row["score,none"] == pytest.approx(
+            alone(respondent)["results"][task]["score,none"], abs=most
+        )
+        print(kind, task, respondent, typed, row)
+    info = found["config"]["choice_decide"]
+    assert info["letters_read_by"] == f"{FORM_OF[place]} decisions"
+    assert info["digits"] == (2 if kind == "jev" else None) and info["repeatable"]
+    print(info)
