@@ -1,0 +1,223 @@
+"""`choice-decide` against scripted decision endpoints, whose probabilities are known."""
+
+import math
+import re
+from functools import cache
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+from conftest import REPOSITORY, evaluate
+from decision_servers import deciding, hashed
+from test_choice_api import EVEN, KEY, SEVERAL
+
+from lm_eval_epidemia.ask.bounds import bounds
+from lm_eval_epidemia.benchmarks.splits import split
+from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.models.baseline import Baseline
+from lm_eval_epidemia.models.choice_decide import ChoiceDecide
+from lm_eval_epidemia.models.decisions import FORMS, TypedQuestion
+from lm_eval_epidemia.models.served import Prompt
+
+#: Servers, paths and the forms that they take there.
+FORM_OF = {
+    ("vllm", "systemone"): "systemone",
+    ("vllm", "decisions"): "openai",
+    ("jev", "systemone"): "systemone",
+    ("llama.cpp", "systemone"): "systemone",
+    ("ollama", "systemone"): "systemone",
+    ("openai", "decisions"): "openai",
+    ("sglang", "systemone"): "systemone",
+    ("sglang", "decisions"): "sglang",
+}
+PLACES = ("In a kitchen", "In a garden")
+QUESTIONS = {
+    "choice": TypedQuestion("Consider a stool.", "Where is it?", PLACES),
+    "yes-no": TypedQuestion("Consider a stool.", "Is it old?", ("Yes", "No"), "yes-no"),
+    "score": TypedQuestion("Consider a stool.", "How old?", ("New", "Used", "Old"), "score"),
+}
+#: vLLM tells no mass of a predicate.
+SILENT = ("decisions", "yes-no")
+EXACT, EXACT_SCORE = 1e-12, 1e-9
+
+FAULTS = yaml.safe_load((REPOSITORY / "tests/data/decision_faults.yaml").read_text("utf-8"))
+#: Enough to have each form, with and without a mass.
+SPOILT = (("vllm", "systemone"), ("sglang", "systemone"), ("sglang", "decisions"))
+SPOILT += (("openai", "decisions"), ("vllm", "decisions"))
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def model(server, path="systemone", **arguments):
+    arguments = {"pause": 0.001, "num_concurrent": 4, "max_retries": 2, "timeout": 60, **arguments}
+    return ChoiceDecide(base_url=server.url(path), model="any", **arguments)
+
+
+def ask(lm, asked):
+    return lm.served.answer(Prompt(asked, asked.options, []))
+
+
+def shares(answered):
+    p = [math.exp(x) for x, _ in answered.letters]
+    return [x / math.fsum(p) for x in p]
+
+
+@pytest.mark.parametrize(("kind", "path"), FORM_OF)
+def test_each_server_is_read_exactly(kind, path):
+    with deciding(kind, key=KEY) as server:
+        lm = model(server, path)
+        for asked in QUESTIONS.values():
+            answered, true = ask(lm, asked), hashed(*asked)
+            p = [math.exp(x) for x, _ in answered.letters]
+            told = kind == "sglang" or (kind == "vllm" and (path, asked.type) != SILENT)
+            expected = [round(x, server.digits or 16) for x in true]
+            mass = server.mass if told else 1.0
+            assert p == pytest.approx([x * mass for x in expected], abs=EXACT)
+            assert answered.began == asked.options[true.index(max(true))]
+            if server.digits:
+                low, high = bounds([x for x, _ in answered.letters])
+                assert (low <= true).all() and (true <= high).all() and (low < high).all()
+        assert lm.served.form == FORM_OF[kind, path]
+        assert not any("Authorization" in headers for headers in server.gets)
+
+
+def spoilt(asked, times):
+    """The fault that a question names: once, or always."""
+    name, _, when = asked.state.rpartition(", ")
+    return FAULTS[name] if when == "always" or (when, times) == ("once", 1) else None
+
+
+@pytest.fixture(scope="module", params=SPOILT, ids="-".join)
+def faulty(request):
+    kind, path = request.param
+    with deciding(kind, fault=spoilt) as server:
+        lm = model(server, path, timeout=1)
+        ask(lm, QUESTIONS["choice"])
+        yield server, lm
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_never_read_as_an_answer(faulty, name):
+    server, lm = faulty
+    fault = FAULTS[name]
+    if lm.served.form not in fault.get("forms", FORMS):
+        pytest.skip("this form does not have it")
+    then = fault["then"]
+    for when, most in (("once", 2), ("always", 3)):
+        asked = QUESTIONS[fault.get("type", "choice")]._replace(state=f"{name}, {when}")
+        if then == "error" or (then, when) == ("retried", "always"):
+            with pytest.raises(EpidemiaError, match=fault["says"]) as raised:
+                ask(lm, asked)
+            assert "\n" not in str(raised.value)
+        elif then == "refusal":
+            answered = ask(lm, asked)
+            assert answered.declined and all(math.isnan(x) for x, _ in answered.letters)
+        else:
+            assert shares(ask(lm, asked)) == pytest.approx(hashed(*asked), abs=EXACT)
+        times = sum(n for one, n in server.asked.items() if one.state == asked.state)
+        assert times == (most if then == "retried" else 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"p": [0.33, 0.66]}, None),
+        ({"p": [0.34, 0.67]}, None),
+        ({"p": [0.3, 0.6]}, "sum to 1"),
+        ({"p": [0.123456789012, 0.2]}, "sum to 1"),
+    ],
+)
+def test_of_rounded_probabilities_only_sums_that_rounding_explains(fault, says):
+    """What is not read says nothing of how the server rounds."""
+    asked = QUESTIONS["choice"]
+    with deciding("jev") as server:
+        server.fault = lambda one, times: fault if (one.state, times) == (asked.state, 1) else None
+        lm = model(server)
+        answered = ask(lm, asked)
+    p = [round(x, 2) for x in hashed(*asked)] if says else [x / sum(fault["p"]) for x in fault["p"]]
+    assert shares(answered) == pytest.approx(p, abs=EXACT)
+    assert [*lm.endpoint.faults] == (["probabilities that do not sum to 1"] if says else [])
+    assert lm.served.digits == 2
+
+
+# Whole runs.
+
+
+def words_of(prompt):
+    """What a prompt says before its options, and its options by letter."""
+    text = re.sub(r"\n(Answer with Yes or No\.|Answer:)", "", prompt)
+    said, *options = re.split(r"\n[A-Z]\. ", text)
+    return " ".join(said.split()), frozenset(options or ("Yes", "No"))
+
+
+class Respondent:
+    """What `epidemia-baseline` believes, by the words of a question."""
+
+    def __init__(self, tasks, kind, **more):
+        baseline, self.believed = Baseline(kind=kind, **more), {}
+        for task in tasks:
+            for row in split(task):
+                one = SimpleNamespace(doc=row, task_name=task)
+                shown = re.findall(r"\n[A-Z]\. (.*)", row["prompt"]) or ["Yes", "No"]
+                p = np.exp(baseline._letters(one))
+                self.believed[words_of(row["prompt"])] = dict(zip(shown, p, strict=True))
+
+    def __call__(self, state, instructions, options, kind):
+        said = f"{state} {instructions}".removeprefix("Consider this question. ")
+        known = self.believed.get((" ".join(said.split()), frozenset(options)))
+        return (
+            [known[one] for one in options] if known else hashed(state, instructions, options, kind)
+        )
+
+
+def run(server, tasks, path="systemone", more="", **arguments):
+    args = f"base_url={server.url(path)},model=any,num_concurrent=4,pause=0.01{more}"
+    return evaluate(tasks, model="choice-decide", model_args=args, **arguments)
+
+
+@cache
+def alone(words):
+    return evaluate([EVEN, SEVERAL], model_args=words)
+
+
+@pytest.mark.parametrize(
+    ("place", "respondent", "typed"),
+    [
+        (("vllm", "systemone"), "kind=truth", ""),
+        (("vllm", "systemone"), "kind=noisy,noise=0.7", "yes-no"),
+        (("vllm", "decisions"), "kind=mean", ""),
+        (("jev", "systemone"), "kind=noisy,noise=0.7", ""),
+        (("jev", "systemone"), "kind=truth", "yes-no"),
+        (("llama.cpp", "systemone"), "kind=uniform", ""),
+        (("ollama", "systemone"), "kind=noisy,noise=0.7", ""),
+        (("openai", "decisions"), "kind=truth", ""),
+        (("openai", "decisions"), "kind=noisy,noise=0.7", "yes-no"),
+        (("sglang", "systemone"), "kind=mean", ""),
+        (("sglang", "decisions"), "kind=noisy,noise=0.7", "yes-no"),
+    ],
+    ids=str,
+)
+def test_respondents_score_as_they_do_without_a_server(place, respondent, typed):
+    kind, path = place
+    more = dict(pair.split("=") for pair in respondent.split(","))
+    with deciding(kind, p=Respondent([EVEN, SEVERAL], **more)) as server:
+        found = run(server, [EVEN, SEVERAL], path, metadata={"typed": typed} if typed else None)
+        types = {one.type for one in server.answered}
+    assert types == {"choice", typed} - {""}
+    for task in (EVEN, SEVERAL):
+        row, most = found["results"][task], EXACT_SCORE
+        if kind == "jev":
+            most += row["unseen_effect,none"]
+            assert 0 < most < 10
+        assert row["score,none"] == pytest.approx(
+            alone(respondent)["results"][task]["score,none"], abs=most
+        )
+        print(kind, task, respondent, typed, row)
+    info = found["config"]["choice_decide"]
+    assert info["letters_read_by"] == f"{FORM_OF[place]} decisions"
+    assert info["digits"] == (2 if kind == "jev" else None) and info["repeatable"]
+    print(info)
