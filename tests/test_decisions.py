@@ -238,23 +238,23 @@ def test_levels_are_asked_as_a_score_in_their_order():
 
 def test_refusals_are_counted_and_asked_again_and_nothing_else(tmp_path):
     cache = str(tmp_path / "answers")
-    with deciding("openai", refuses=lambda one: "male" in one.state.split(), key=KEY) as server:
+    with deciding("openai", refuses=lambda one: "is male" in one.state, key=KEY) as server:
         first = run(server, [SEVERAL], "decisions", use_cache=cache)
         before, server.refuses = server.answered.copy(), lambda one: False
         again = run(server, [SEVERAL], "decisions", use_cache=cache)
         since = server.answered - before
     assert first["config"]["choice_decide"]["declined"] == len(split(SEVERAL)) / 2
-    assert {one.state for one in since if "male" not in one.state.split()} <= PROBED
+    assert {one.state for one in since if "is male" not in one.state} <= PROBED
     assert again["config"]["choice_decide"]["declined"] == 0
-    assert sum("male" in one.state.split() for one in since) == len(split(SEVERAL)) / 2
+    assert sum("is male" in one.state for one in since) == len(split(SEVERAL)) / 2
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert written and not any(KEY.encode() in one for one in written)
 
 
 def test_what_is_always_refused_ends_the_run():
-    with deciding("openai", refuses=lambda one: one.state not in PROBED) as server:
-        with pytest.raises(EpidemiaError, match="all that were asked"):
-            run(server, [EVEN], "decisions")
+    ends = pytest.raises(EpidemiaError, match="all that were asked")
+    with deciding("openai", refuses=lambda one: one.state not in PROBED) as server, ends:
+        run(server, [EVEN], "decisions")
 
 
 def test_requests_and_answers_are_those_of_the_openai_package():
