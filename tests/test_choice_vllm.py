@@ -11,10 +11,14 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import rounding
 from conftest import evaluate, in_a_process
+from vllm_server import serving
 
+from lm_eval_epidemia.ask.responses import softmax
+from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.models.choices import Question
 
 pytest.importorskip("torch")
@@ -157,3 +161,92 @@ def test_a_run_that_is_killed_goes_on_where_it_stopped(start, engine, usual, tmp
     assert len(before) == 150 < prompts
     assert len(asked) == len(set(asked)) == prompts
     assert_same(again, whole)
+
+
+# A decision endpoint: its prompts are known, so both must read the same probabilities.
+
+DECIDED = {
+    "": "epidemia_low_acs_employer_by_race",
+    "yes-no": "epidemia_low_nsduh_cocaine_ever_by_age",
+    "score": "epidemia_low_gss_party_by_race",
+}
+RENDERED = """task: rendered
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {folder}/rows.json}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: text
+doc_to_choice: choices
+doc_to_target: 0
+metric_list: [{{metric: acc}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def tiny_qwen(tiny_llama, tmp_path_factory):
+    """A random model of a kind that vLLM 0.32 takes decisions of; a label is one token."""
+    import torch
+    from transformers import AutoTokenizer, Qwen3Config, Qwen3ForCausalLM
+
+    from lm_eval_epidemia.models.tiny import make_tiny_llama
+
+    texts = [each["prompt"] for each in split(DECIDED["yes-no"])]
+    folder = make_tiny_llama(tmp_path_factory.mktemp("qwen"), [*texts, *["yes", "no"] * 500])
+    sizes = {"hidden_size": 64, "head_dim": 32, "intermediate_size": 128, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 1024}
+    sizes["vocab_size"] = len(AutoTokenizer.from_pretrained(folder))
+    torch.manual_seed(1)
+    model = Qwen3ForCausalLM(Qwen3Config(**sizes, **heads, initializer_range=0.25, eos_token_id=1))
+    model.save_pretrained(folder)
+    return folder
+
+
+def as_vllm_asks(prompt, typed, order):
+    """The text that vLLM 0.32 makes of a question, and its labels by displayed position."""
+    asked, *options, _ = prompt.split("\n")
+    state, instructions = asked.split(". ", 1)
+    options = [option.partition(". ")[2] for option in options]
+    if typed == "yes-no":
+        labels, lines, kind = [option.lower() for option in options], ["yes", "no"], "yes or no"
+    elif typed == "score":
+        labels, kind = [str(level) for level in order], "the number of one level"
+        lines = [f"{level}: {options[order.index(level)]}" for level in range(len(options))]
+    else:
+        labels, kind = list("ABCDEFGH"[: len(options)]), "the letter of one option"
+        lines = [f"{label}: {option}" for label, option in zip(labels, options, strict=True)]
+    text = "\n".join([f"{state}.\n\nQuestion: {instructions}", *lines, f"Answer with {kind} only."])
+    return {"text": text, "choices": labels}
+
+
+def test_a_decision_server_gives_what_choice_vllm_gives(tiny_qwen, vllm_venv, tmp_path):
+    rows, decided = [], []
+    with serving(tiny_qwen, vllm_venv, tmp_path / "log.txt", "tiny") as url:
+        for typed, task in DECIDED.items():
+            found = evaluate(
+                [task],
+                model="choice-decide",
+                model_args=f"base_url={url}/systemone,model=tiny,num_concurrent=2",
+                metadata={"orderings": "balanced", **({"typed": typed} if typed else {})},
+                limit=2,
+                log_samples=True,
+            )
+            told = found["config"]["choice_decide"]
+            assert told["form"] == "systemone" and told["server"].startswith("vLLM 0.32")
+            assert told["label_mass"] and told["digits"] is None and told["repeatable"]
+            for sample in found["samples"][task]:
+                doc = sample["doc"]
+                rows.append(as_vllm_asks(doc["prompt"], typed, doc["order"]))
+                decided.append([float(x) for x, _ in sample["filtered_resps"]])
+    assert len({row["text"] for row in rows}) < len(rows) == 18  # one score for all orders
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    (tmp_path / "rendered.yaml").write_text(RENDERED.format(folder=tmp_path))
+    script, out = Path(__file__).with_name("vllm_engine.py"), tmp_path / "out.json"
+    words = [script, tiny_qwen, out, "choice-vllm", "rendered", "chat", f"include={tmp_path}"]
+    env = {**os.environ, "PATH": f"{vllm_venv}/bin:{os.environ['PATH']}"}
+    done = in_a_process(*words, start=[f"{vllm_venv}/bin/python"], env=env)
+    assert done.returncode == 0, done.stderr[-3000:]
+    read = json.loads(out.read_text())["answers"]["rendered"]
+    # lm-eval counts the line break that ends the template as part of every answer.
+    shares = (softmax(np.array([x for x, _ in row])) for row in read)
+    for found, expected in zip(shares, map(np.array, decided), strict=True):
+        assert found == pytest.approx(softmax(expected), abs=1e-4)

@@ -269,7 +269,7 @@ def test_requests_with_different_structures_are_sent_apart_and_answered_in_order
     """lm-eval groups requests by their arguments, of a dict by its keys alone."""
     asked = [request("epidemia_a", 2), request("epidemia_b", 3), request("epidemia_a", 2)]
     model = Served()
-    found = _Watched(model, frozenset({"epidemia_a", "epidemia_b"})).generate_until(asked)
+    found = _Watched(model, frozenset({"epidemia_a", "epidemia_b"}), {}).generate_until(asked)
     assert found == ["epidemia_a?", "epidemia_b?", "epidemia_a?"]
     assert sorted(map(len, model.sent)) == [1, 2]
     for sent in model.sent:
@@ -289,7 +289,7 @@ def test_who_cannot_be_held_to_a_structure_is_refused_before_anything_is_sent():
         ("local", ""),
     ):
         model, asked = kinds[kind](), [request("epidemia_a", 2, form)]
-        watched = _Watched(model, frozenset({"epidemia_a"}))
+        watched = _Watched(model, frozenset({"epidemia_a"}), {})
         if (kind, form) in refused:
             with pytest.raises(EpidemiaError, match="cannot restrict its replies to"):
                 watched.generate_until(asked)

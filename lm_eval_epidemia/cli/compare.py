@@ -117,7 +117,7 @@ def _compare_ways(results: Any, folders: list[Path], format: str, wide: bool) ->
     from lm_eval_epidemia.findings import find
     from lm_eval_epidemia.report.render import render
 
-    findings = [find(name)(results) for name in ("side-by-side", "ways", "wordings")]
+    findings = [find(name)(results) for name in ("side-by-side", "ways", "wordings", "typed")]
     filled = [of for of in findings if len(of.table)]
     runs = results.runs
     scored = [*dict.fromkeys(results.scores["run"])]

@@ -101,7 +101,8 @@ def cost(
         total = costs.add_costs("", letters)  # of a task that several groups have, once
         print(
             f"with log-probabilities from a server: --model choice-api sends {total.prompts:,} "
-            f"requests (one per prompt, for one token each), local-completions {total.requests:,}"
+            f"requests (one per prompt, for one token each), local-completions {total.requests:,}; "
+            f"a decision endpoint (choice-decide) gets {total.prompts:,} at most, input tokens only"
         )
     most = _metadata(metadata).get("tries", 1)
     if most > 1:

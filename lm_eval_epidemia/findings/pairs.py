@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -14,14 +14,25 @@ from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
-from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.distance import Array, distance
+from lm_eval_epidemia.findings import FINDINGS
+from lm_eval_epidemia.findings.cells import collect_answers, join_truth
 from lm_eval_epidemia.findings.compare import Pool, compare_scores, label_asking, outcomes
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups, pool_of
 from lm_eval_epidemia.findings.mean import average, group_scores, is_silent
 from lm_eval_epidemia.findings.references import find_changed, score_known
-from lm_eval_epidemia.results.choose import KEY, find_closest, group_alike, join_scores, own_scores
+from lm_eval_epidemia.results.choose import (
+    KEY,
+    find_closest,
+    group_alike,
+    join_scores,
+    keep_runs,
+    own_scores,
+)
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.samples import TaskAnswers
 
 #: With more runs than this, only neighbours in rank are compared.
 MOST_PAIRS_OF = 20
@@ -218,12 +229,14 @@ def drop_setting(asked_as: pd.Series[str], setting: str) -> pd.Series[str]:
     return left_out.str.removeprefix("; ")
 
 
-#: What the usual wording is called, and all in order.
-USUAL = "usual"
-ORDER = [USUAL, *filter(None, WORDINGS)]
+#: By setting, its values in order: runs that differ in it are compared, and first what is usual.
+SETTINGS = {
+    "wording": {"": "usual", **{name: name for name in WORDINGS if name}},
+    "typed": {"": "choice", "yes-no": "yes-no", "score": "score"},
+}
 
 #: In these settings runs may differ, too: they are those of single tasks, and compared with them.
-APART = ("wording", "task_version", "truth")
+APART = ("task_version", "truth")
 
 #: Permutations of a test, and their seed.
 PERMUTATIONS, SEED = 9_999, 34
@@ -232,35 +245,53 @@ PERMUTATIONS, SEED = 9_999, 34
 LEAST_P = 0.05
 
 
-def wordings(results: Results) -> Finding:
-    """One model in several wordings: its scores, and whether they differ more than by chance."""
-    runs = results.runs
-    known = score_known(results.scores, runs)["score"]
-    scores = comparable_scores(results._replace(scores=results.scores.assign(known=known)))
-    worded = runs.get("wording", pd.Series("", runs.index)).replace("", USUAL)
-    scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
-        wording=scores["run"].map(worded), asked_as=drop_setting(scores["asked_as"], "wording")
-    )
-    rows: list[dict[Any, Any]] = []
-    for alike in group_alike(runs, APART):
-        of_model = scores[scores["run"].isin(alike)]
-        # Of several runs in one wording, the one asked most.
-        most = of_model.groupby(["wording", "run"])["task"].size().groupby("wording").idxmax()
-        kept = of_model[of_model["run"].isin({run for _, run in most})]
-        for group in sort_compared([*kept["group"]]):
-            rows += _compare_wordings(kept[kept["group"] == group])
-    return make_finding("wordings", rows, runs)
+def vary(name: str, setting: str) -> Callable[[Results], Finding]:
+    """Return the finding of one model in several values of a setting."""
+
+    def finding(results: Results) -> Finding:
+        runs = results.runs
+        known = score_known(results.scores, runs)["score"]
+        scores = comparable_scores(results._replace(scores=results.scores.assign(known=known)))
+        value = runs.get(setting, pd.Series("", runs.index)).replace(SETTINGS[setting])
+        scores = scores[~scores["group"].str.contains(" + ", regex=False)].assign(
+            asked=scores["run"].map(value), asked_as=drop_setting(scores["asked_as"], setting)
+        )
+        rows: list[dict[Any, Any]] = []
+        for alike in group_alike(runs, (setting, *APART)):
+            of_model = scores[scores["run"].isin(alike)]
+            # Of several runs in one value, the one asked most.
+            most = of_model.groupby(["asked", "run"])["task"].size().groupby("asked").idxmax()
+            if len(most) < 2:
+                continue
+            kept = of_model[of_model["run"].isin({run for _, run in most})]
+            made, _ = collect_answers(keep_runs(results, kept["run"]))
+            for group in sort_compared([*kept["group"]]):
+                of_group = kept[kept["group"] == group]
+                rows += _compare_values(of_group, [*SETTINGS[setting].values()], made)
+        rows = [{setting: row.pop("asked"), **row} for row in rows]
+        return make_finding(name, rows, runs)
+
+    finding.__doc__ = f"{FINDINGS[name]['title']}: whether scores differ more than by chance."
+    return finding
 
 
-def _compare_wordings(of: pd.DataFrame) -> list[dict[Any, Any]]:
-    """Return the rows of a model and group: every wording over the common tasks, and all."""
-    wide = of.pivot(index=KEY, columns="wording", values="value").dropna()
-    wide = wide[[wording for wording in ORDER if wording in wide]]
+wordings, typed = vary("wordings", "wording"), vary("typed", "typed")
+
+
+def _compare_values(
+    of: pd.DataFrame, order: Sequence[str], made: Mapping[tuple[int, LeafKey], TaskAnswers]
+) -> list[dict[Any, Any]]:
+    """Return the rows of a model and group: every value over the common tasks, and all."""
+    wide = of.pivot(index=KEY, columns="asked", values="value").dropna()
+    wide = wide[[value for value in order if value in wide]]
     if wide.shape[1] < 2 or wide.empty:
         return []
     common = of.set_index(KEY).loc[wide.index].reset_index()
-    means = average(common, ["run", "group", "wording"]).set_index("wording").loc[wide.columns]
+    means = average(common, ["run", "group", "asked"]).set_index("asked").loc[wide.columns]
     rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
+    tasks = [LeafKey(task, way) for task, way, _ in wide.index]
+    for row in rows[1:]:
+        row["apart"] = _distance_between(made, rows[0]["run"], row["run"], tasks)
     # What is known of the first run's tasks, as they were asked there.
     known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]
     beats = wide.gt(known, axis="index")[known.notna()]
@@ -272,7 +303,7 @@ def _compare_wordings(of: pd.DataFrame) -> list[dict[Any, Any]]:
     together = {
         "run": rows[0]["run"],
         "group": rows[0]["group"],
-        "wording": "all",
+        "asked": "all",
         "tasks": len(wide),
         "between": float(np.std(means["value"], ddof=1)),
         "flips": 100 * float(flips.mean()),
@@ -280,6 +311,20 @@ def _compare_wordings(of: pd.DataFrame) -> list[dict[Any, Any]]:
         "p": permutation_p(wide.to_numpy().T, clusters) if enough else math.nan,
     }
     return [*rows, together]
+
+
+def _distance_between(
+    made: Mapping[tuple[int, LeafKey], TaskAnswers], one: int, other: int, tasks: Sequence[LeafKey]
+) -> float:
+    """Return the mean total variation between two runs' answers to tasks; NaN if none are known."""
+    apart = []
+    for task in tasks:
+        first, second = made.get((one, task)), made.get((other, task))
+        # Drawn answers are apart by chance, too.
+        if first and second and first.cells == second.cells and first.counts is None:
+            part, _ = join_truth(task, first)
+            apart.append(float(distance(part.weights, first.q, second.q)) / 2)
+    return math.fsum(apart) / len(apart) if apart else math.nan
 
 
 def permutation_p(scores: Array, clusters: Iterable[Hashable]) -> float:

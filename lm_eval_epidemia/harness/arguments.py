@@ -207,6 +207,12 @@ def _faults(given: Mapping[str, Any], model_args: Any, names: Sequence[str]) -> 
                 f"metadata={{{key!r}: {metadata[key]!r}}}: simple_evaluate ignores it beside a "
                 "task_manager; give it to task_manager(metadata=...) instead"
             )
+    model = given.get("model")
+    if (typed := metadata.get("typed")) and isinstance(model, str) and model != "choice-decide":
+        yield (
+            f"--metadata typed={typed} is for decision endpoints: --model {model} asks for letters "
+            "(use --model choice-decide, or leave it out)"
+        )
     written, counted = _parsed(given.get("gen_kwargs")), []
     with suppress(EpidemiaError):  # a task or group that is missing is refused elsewhere
         ways = {name: WAYS[list_leaves()[name].way] for name in _leaves_of(names)}

@@ -50,11 +50,14 @@ class Noted(NamedTuple):
         By task, the answers.
     unseen : dict of str to Unseen
         By task, how much letters that a server did not show may change its score.
+    answered : dict of str to float
+        By task, the share of prompts that a server answered, if it declined any in the run.
     """
 
     draws: _Draws
     kept: dict[str, str]
     unseen: dict[str, Unseen]
+    answered: dict[str, float]
 
 
 def record_answers(task: Any, task_name: str, noted: Noted) -> AbstractContextManager[Any]:
@@ -103,7 +106,7 @@ def write_errors(results: Any, noted: Noted, tasks: Any) -> None:
     tasks : dict
         The tasks and groups of the run, as ``evaluate`` takes them.
     """
-    _write_unseen(results, noted.unseen)
+    _write_beside(results, noted)
     draws = {task: known for task, known in noted.draws.items() if known}
     if not noted.draws or not isinstance(results, dict):
         return
@@ -150,13 +153,15 @@ def _format_number(value: float) -> float | str:
     return "N/A" if math.isnan(value) else float(value)
 
 
-def _write_unseen(results: Any, unseen_letters: Mapping[str, Unseen]) -> None:
-    """Write beside a task's metrics what letters that were not shown may do to its score."""
+def _write_beside(results: Any, noted: Noted) -> None:
+    """Write beside a task's metrics what the server did not show, and what it did not answer."""
     rows = results.get("results", {}) if isinstance(results, dict) else {}
-    for task, letters in unseen_letters.items():
-        if task in rows:
-            rows[task]["unseen_mass,none"] = letters.mass
-            rows[task]["unseen_effect,none"] = _format_number(letters.effect)
+    for task, row in rows.items():
+        if letters := noted.unseen.get(task):
+            row["unseen_mass,none"] = letters.mass
+            row["unseen_effect,none"] = _format_number(letters.effect)
+        if task in noted.answered:
+            row["answered,none"] = noted.answered[task]
 
 
 def _groups(tasks: Any) -> list[Any]:

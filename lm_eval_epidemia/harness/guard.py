@@ -54,7 +54,8 @@ def wrap_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             for name, task in ours.items():
                 _check_metrics(name, task)
                 _check_samples(name, task, (given.get("samples") or {}).get(name, ()))
-            watched, noted = _Watched(given["lm"], frozenset(ours)), group_errors.Noted({}, {}, {})
+            noted = group_errors.Noted({}, {}, {}, {})
+            watched = _Watched(given["lm"], frozenset(ours), noted.answered)
             stack.enter_context(pause_collector())
             for name, task in ours.items():
                 stack.enter_context(_asking_whole_cells(task, given.get("limit")))
@@ -184,8 +185,8 @@ class _Watched:
     methods or slots of its own, in several runs at a time, after an error.
     """
 
-    def __init__(self, lm: Any, ours: frozenset[str]) -> None:
-        self.__lm, self.__ours = lm, ours
+    def __init__(self, lm: Any, ours: frozenset[str], answered: dict[str, float]) -> None:
+        self.__lm, self.__ours, self.__answered = lm, ours, answered
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__lm, name)
@@ -207,7 +208,7 @@ class _Watched:
                 message = _WITHOUT_LOG_PROBABILITIES.format(model=model, task=task)
                 raise EpidemiaError(message) from error
             answers = _one_each(answers, requests)
-        _note_declined(lm, requests, answers)
+        self.__answered |= _note_declined(lm, requests, answers)
         return answers
 
     @resume_collector()
@@ -280,14 +281,24 @@ def _one_each(answers: Iterable[Any] | None, requests: Sequence[Any]) -> list[An
     return answers
 
 
-def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> None:
-    """Count the prompts that a server's filter declined, now or when the cache was written."""
-    pairs = zip(requests, answers, strict=True)
-    declined = {str(request.args[0]) for request, answer in pairs if is_withheld([answer])}
-    if declined:
-        _behind_the_cache(lm).declined = len(declined)
-        said = f"a content filter declined {plural(len(declined), 'prompt')}, left out as not asked"
-        notices.warn("declined prompts", said)
+def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> dict[str, float]:
+    """Count the prompts that a server declined, now or when the cache was written.
+
+    Returns
+    -------
+    dict of str to float
+        By task, the share of prompts that it answered; empty if it declined none.
+    """
+    declined: dict[str, dict[Any, bool]] = defaultdict(dict)
+    for request, answer in zip(requests, answers, strict=True):
+        declined[request.task_name][request.args[0]] = is_withheld([answer])
+    number = sum(sum(each.values()) for each in declined.values())
+    if not number:
+        return {}
+    _behind_the_cache(lm).declined = number
+    said = f"the server (its model or content filter) declined {plural(number, 'prompt')}"
+    notices.warn("declined prompts", f"{said}, left out as not asked")
+    return {task: 1 - sum(each.values()) / len(each) for task, each in declined.items()}
 
 
 _UNREAD = (

@@ -19,7 +19,6 @@ from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.harness.keys import refuse_keys
 from lm_eval_epidemia.models.loading import read_arguments
 from lm_eval_epidemia.models.served import (
-    Prompt,
     PromptAnswer,
     ServedLM,
     ServedSettings,
@@ -114,19 +113,7 @@ class ChoiceAPI(ServedLM):
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests, one prompt at a time for all its letters."""
-        prompts, answers = group_prompts(requests, self.chat), [None] * len(requests)
-
-        def take(prompt: Prompt, answered: PromptAnswer) -> Iterable[tuple[Any, Any]]:
-            for number, choice in prompt.requests:
-                answers[number] = answered.letters[choice]  # type: ignore[call-overload]
-                if not answered.declined:  # those are asked again by a run that goes on
-                    yield requests[number].args, answers[number]
-                elif not (task := task_of([requests[number]])).startswith("epidemia_"):
-                    # Only our tasks say, by `seen`, what was left out.
-                    raise self.refuse_declined(f"a prompt of {task}", answered)
-
-        self.ask_all(prompts, take, disable_tqdm)
-        return answers  # type: ignore[return-value]
+        return self.ask_letters(group_prompts(requests, self.chat), requests, disable_tqdm)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         raise self._unsuited("generate_until", task_of(requests))

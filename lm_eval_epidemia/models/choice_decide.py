@@ -121,28 +121,22 @@ verify_certificate, ca_cert_path
         for task in tasks:
             name = str(task.config.task)
             leaf = list_leaves().get(name)
-            is_written = task.OUTPUT_TYPE == "generate_until"
-            is_closed = leaf is not None and "choices" in (way := WAYS[leaf.way]).columns
-            is_closed = is_closed and not way.drawn
-            if task.OUTPUT_TYPE == "loglikelihood_rolling" or (is_written and not is_closed):
+            way = WAYS[leaf.way] if leaf else None
+            # Of several draws of an answer there is one here.
+            is_one = way is not None and "choices" in way.columns and not way.drawn
+            if task.OUTPUT_TYPE == "loglikelihood_rolling" or (
+                task.OUTPUT_TYPE == "generate_until" and not is_one
+            ):
                 raise self._unsuited(name)
-            self._typed[name] = Variant.of(task.config.metadata).typed
+            if leaf:
+                self._typed[name] = Variant.of(task.config.metadata).typed
 
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = False
     ) -> list[tuple[float, bool]]:
         """Answer requests, one question at a time for all its options."""
-        answers: list[Any] = [None] * len(requests)
-
-        def take(prompt: Prompt, answered: PromptAnswer) -> Iterator[tuple[Any, Any]]:
-            for number, choice in prompt.requests:
-                answers[number] = answered.letters[choice]
-                if not answered.declined:  # those are asked again by a run that goes on
-                    yield requests[number].args, answers[number]
-
         asked = [(request, request.args[1].strip()) for request in requests]
-        self.ask_all(self._group(asked), take, disable_tqdm)
-        return answers
+        return self.ask_letters(self._group(asked), requests, disable_tqdm)
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = False) -> list[str]:
         """Write the likeliest of the options that a prompt shows; nothing where it is declined."""
@@ -168,12 +162,6 @@ verify_certificate, ca_cert_path
         raise EpidemiaError(
             "choice-decide: the server puts its own template around a question: leave out "
             "--apply_chat_template"
-        )
-
-    def explain_unseen(self, first: list[PromptAnswer]) -> EpidemiaError:
-        return EpidemiaError(
-            f"{self.model} at {self.base_url} hardly gives the labels of options any probability "
-            "(label_mass): ask another model, or look at the chat template of the server"
         )
 
     def _group(self, requests: Sequence[tuple[Any, str]]) -> list[Prompt]:

@@ -266,6 +266,11 @@ def count_decimals(x: float) -> int:
     return max(-int(Decimal(repr(x)).as_tuple().exponent), 0)
 
 
+def _half(decimals: int) -> float:
+    """Return the most that rounding to so many decimals changes a probability by."""
+    return 10.0**-decimals / 2 if decimals <= MOST_DIGITS else 0.0
+
+
 class ServedDecisions(Served):
     """A served model that answers typed questions with probabilities.
 
@@ -368,11 +373,15 @@ class ServedDecisions(Served):
                 if is_trial:
                     raise Declined(str(error)) from None
                 raise
-            self._learn(reply, decided.p[:1] if asked.type == "yes-no" else decided.p)
-            self.has_mass |= decided.mass is not None
-            off = abs(math.fsum(decided.p) - 1)
-            if off > SLACK + len(decided.p) * self._half:
+            written = decided.p[:1] if asked.type == "yes-no" else decided.p
+            decimals = max(self._decimals, *map(count_decimals, written))
+            if abs(math.fsum(decided.p) - 1) > SLACK + len(decided.p) * _half(decimals):
                 raise BadReply("probabilities that do not sum to 1")
+            with self._lock:
+                self._decimals = max(self._decimals, decimals)
+                self.has_mass |= decided.mass is not None
+                if isinstance(told := reply.get("prompt_format_version"), (str, int)):
+                    self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
             if decided.confidence and self.found and self.found.server is server_kinds.VLLM:
                 return decided._replace(mass=min(decided.confidence / max(decided.p), 1.0))
             return decided
@@ -380,21 +389,9 @@ class ServedDecisions(Served):
         # A token is at least a byte.
         return self.post(body, read, self.longest if self.form else len(str(body).encode()))
 
-    def _learn(self, reply: Mapping[str, Any], written: Sequence[float]) -> None:
-        """Note what an answer tells of its server; `written` are its probabilities."""
-        with self._lock:
-            self._decimals = max(self._decimals, *map(count_decimals, written))
-            if isinstance(told := reply.get("prompt_format_version"), (str, int)):
-                self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
-
-    @property
-    def _half(self) -> float:
-        """The most that rounding changes a probability by."""
-        return 0.0 if self.digits is None else 10.0**-self.digits / 2
-
     def _to_letters(self, decided: Decision, choices: Sequence[str]) -> PromptAnswer:
         """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""
-        half, total = self._half, math.fsum(decided.p)
+        half, total = _half(self._decimals), math.fsum(decided.p)
         mass = 1.0 if decided.mass is None else decided.mass
         likeliest = max(decided.p)
 

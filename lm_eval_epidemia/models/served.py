@@ -315,9 +315,12 @@ class ServedLM(LM):
         self.concurrent = given.num_concurrent
         self.declined = 0
 
-    @abstractmethod
     def explain_unseen(self, first: list[PromptAnswer]) -> EpidemiaError:
-        """Say why the first answers of a model have no choice in them."""
+        """Refuse a model whose first answers give no choice any probability."""
+        return EpidemiaError(
+            f"{self.model} at {self.base_url} gives no choice any probability in {len(first)} "
+            "answers: ask another model"
+        )
 
     @property
     def tokenizer_name(self) -> str:
@@ -345,6 +348,24 @@ class ServedLM(LM):
             "asked_again": dict(self.endpoint.faults),
         }
         return {self.name.replace("-", "_"): told}
+
+    def ask_letters(
+        self, prompts: list[Prompt], requests: Sequence[Any], quiet: bool
+    ) -> list[tuple[float, bool]]:
+        """Answer requests for choices, one prompt at a time for all of them."""
+        answers: list[Any] = [None] * len(requests)
+
+        def take(prompt: Prompt, answered: PromptAnswer) -> Iterator[tuple[Any, Any]]:
+            for number, choice in prompt.requests:
+                answers[number] = answered.letters[choice]
+                if not answered.declined:  # those are asked again by a run that goes on
+                    yield requests[number].args, answers[number]
+                elif not (task := task_of([requests[number]])).startswith("epidemia_"):
+                    # Only our tasks say, by `seen`, what was left out.
+                    raise self._refuse_declined(f"a prompt of {task}", answered)
+
+        self.ask_all(prompts, take, quiet)
+        return answers
 
     def ask_all(
         self, prompts: list[Prompt], take: Take, quiet: bool, kind: str = "loglikelihood"
@@ -422,7 +443,7 @@ class ServedLM(LM):
                         most = f"more than {self.most_declined:.0%}"
                         which = most if self.most_declined < 1 else "all that were asked"
                         said = f"{plural(len(declined), 'prompt')}, {which}"
-                        raise self.refuse_declined(said, declined[-1])
+                        raise self._refuse_declined(said, declined[-1])
                     is_over = len(began) >= ENOUGH or answered == len(prompts)
                     if not seen and began and is_over:
                         raise self.explain_unseen(began[:ENOUGH])
@@ -439,10 +460,10 @@ class ServedLM(LM):
             if answered < len(prompts):
                 raise EpidemiaError(self.served.over_limit)
 
-    def refuse_declined(self, what: str, answered: PromptAnswer) -> EpidemiaError:
+    def _refuse_declined(self, what: str, answered: PromptAnswer) -> EpidemiaError:
         """Refuse to leave out what a server declines."""
         return EpidemiaError(
-            f"{self.base_url}: the content filter declines {what} ({answered.declined}): ask "
+            f"{self.base_url} declines {what} ({answered.declined}): ask "
             "another server, or leave these tasks out"
         )
 

@@ -75,13 +75,21 @@ def _data(table: pd.DataFrame) -> Any:
     return alt.Data(values=json.loads(table.to_json(orient="records", double_precision=12)))
 
 
+def _cut_names(names: pd.Series) -> pd.Series:
+    """Cut long names, as far as they stay different."""
+    # Vega would cut at the end, where names differ, and some signs in two.
+    wide, own = LONGEST, names.unique()
+    while len({cut_text(name, wide) for name in own}) < len(own):
+        wide += LONGEST
+    return names.map(lambda name: cut_text(name, wide))
+
+
 def prepare_rows(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that are drawn, with the name of whose each is."""
     names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
     who = names["model"].str.replace(" (baseline)", "", regex=False)
     more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
-    # Vega would cut at the end, where names differ, and some signs in two.
-    table = table.assign(who=(who + more).map(lambda name: cut_text(name, LONGEST)))
+    table = table.assign(who=_cut_names(who + more))
     if chart.only_runs and (table["kind"] != "respondent").any():
         table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
@@ -208,17 +216,6 @@ def _bars(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
     ]
 
 
-def _heat(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
-    """Rows that have ``mark`` density as shades between two ends, those of the curve as a line."""
-    shades = alt.Opacity("share:Q", legend=None, scale=alt.Scale(type="sqrt", range=[0.05, 1]))
-    density = _only("mark == 'density'").mark_rect(color="#56B4E9")
-    curve = _only("mark == 'curve'").mark_line(point=True, color=ORANGE)
-    return [
-        density.encode(**place, x2=f"{chart.x}2:Q", y2=f"{chart.y}2:Q", opacity=shades),
-        curve.encode(**place, order=f"{chart.x}:Q"),
-    ]
-
-
 def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
@@ -330,7 +327,7 @@ def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
 
 
 #: By name: a function of the declaration, the rows and their places, which returns layers.
-MARKS = {"dot": _dots, "line": _line, "bar": _bars, "heat": _heat, "area": _area, "arrow": _arrow}
+MARKS = {"dot": _dots, "line": _line, "bar": _bars, "area": _area, "arrow": _arrow}
 
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"

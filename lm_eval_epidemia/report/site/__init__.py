@@ -59,7 +59,7 @@ PAGES = (
 )
 
 #: The findings that a model's page shows its rows of.
-OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "letters")
+OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "calibration")
 
 #: What is not a page of its own: programs read it.
 NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
