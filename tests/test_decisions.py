@@ -1,7 +1,9 @@
 """`choice-decide` against scripted decision endpoints, whose probabilities are known."""
 
+import json
 import math
 import re
+from collections import Counter
 from functools import cache
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 import yaml
 from conftest import REPOSITORY, evaluate
 from decision_servers import deciding, hashed
+from pydantic import TypeAdapter
 from test_choice_api import EVEN, KEY, SEVERAL
 
 from lm_eval_epidemia.ask.bounds import bounds
@@ -17,7 +20,7 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models.baseline import Baseline
 from lm_eval_epidemia.models.choice_decide import ChoiceDecide
-from lm_eval_epidemia.models.decisions import FORMS, TypedQuestion
+from lm_eval_epidemia.models.decisions import FORMS, PROBES, TypedQuestion
 from lm_eval_epidemia.models.served import Prompt
 
 #: Servers, paths and the forms that they take there.
@@ -37,6 +40,9 @@ QUESTIONS = {
     "yes-no": TypedQuestion("Consider a stool.", "Is it old?", ("Yes", "No"), "yes-no"),
     "score": TypedQuestion("Consider a stool.", "How old?", ("New", "Used", "Old"), "score"),
 }
+ORDERED = "epidemia_low_gss_political_view_by_sex"
+LEVELS = ("Liberal", "Moderate", "Conservative")
+PROBED = {one.state for one in PROBES}
 #: vLLM tells no mass of a predicate.
 SILENT = ("decisions", "yes-no")
 EXACT, EXACT_SCORE = 1e-12, 1e-9
@@ -216,8 +222,89 @@ def test_respondents_score_as_they_do_without_a_server(place, respondent, typed)
         assert row["score,none"] == pytest.approx(
             alone(respondent)["results"][task]["score,none"], abs=most
         )
-        print(kind, task, respondent, typed, row)
     info = found["config"]["choice_decide"]
     assert info["letters_read_by"] == f"{FORM_OF[place]} decisions"
     assert info["digits"] == (2 if kind == "jev" else None) and info["repeatable"]
-    print(info)
+
+
+def test_levels_are_asked_as_a_score_in_their_order():
+    with deciding("sglang", p=Respondent([ORDERED], "noisy", noise=0.7)) as server:
+        found = run(server, [ORDERED], "decisions", metadata={"typed": "score"})
+        assert {one.type for one in server.answered if one.options[0] in LEVELS} == {"score"}
+        assert {one.options for one in server.answered if one.type == "score"} == {LEVELS}
+    want = evaluate([ORDERED], model_args="kind=noisy,noise=0.7")["results"][ORDERED]["score,none"]
+    assert found["results"][ORDERED]["score,none"] == pytest.approx(want, abs=EXACT_SCORE)
+
+
+def test_refusals_are_counted_also_when_they_come_from_the_cache(tmp_path):
+    cache = str(tmp_path / "answers")
+    with deciding("openai", refuses=lambda one: "is male" in one.state, key=KEY) as server:
+        first = run(server, [SEVERAL], "decisions", use_cache=cache)
+        asked = server.asked.total()
+        again = run(server, [SEVERAL], "decisions", use_cache=cache)
+        assert server.asked.total() == asked
+    for found in (first, again):
+        assert found["config"]["choice_decide"]["declined"] == len(split(SEVERAL)) / 2
+    assert first["results"] == again["results"]
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert written and not any(KEY.encode() in one for one in written)
+
+
+def test_what_is_always_refused_ends_the_run():
+    ends = pytest.raises(EpidemiaError, match="all that were asked")
+    with deciding("openai", refuses=lambda one: one.state not in PROBED) as server, ends:
+        run(server, [EVEN], "decisions")
+
+
+def test_requests_and_answers_are_those_of_the_openai_package():
+    from openai.types.decision import Decision
+    from openai.types.decision_create_params import DecisionCreateParams
+
+    for asked in QUESTIONS.values():
+        body = FORMS["openai"].body("any", asked)
+        sent = TypeAdapter(DecisionCreateParams)
+        assert json.loads(sent.dump_json(sent.validate_python(body))) == body
+        for kind in ("openai", "vllm"):
+            with deciding(kind) as server:
+                reply, _ = server.answer("/v1/decisions", body)
+            Decision.model_validate(reply, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "more", "says"),
+    [
+        ("openai", "systemone", {}, "HTTP 404"),
+        ("jev", "systemone", {"models": ("other",)}, "HTTP 404.*does not exist"),
+        ("vllm", "systemone", {"serves": False}, "HTTP 501.*serve another model"),
+        ("openai", "decisions", {"key": "another"}, "rejects the key"),
+    ],
+)
+def test_what_cannot_be_asked_is_said_in_one_line(kind, path, more, says):
+    with deciding(kind, **more) as server, pytest.raises(EpidemiaError, match=says) as raised:
+        run(server, [EVEN], path)
+    assert "\n" not in str(raised.value) and KEY not in str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["openai", "sglang", "vllm"])
+def test_a_spoilt_first_answer_does_not_choose_another_form(kind):
+    seen = Counter()
+
+    def first(asked, times):
+        seen["all"] += 1
+        return {"p": [0.1, 0.1]} if seen["all"] == 1 else None
+
+    with deciding(kind, fault=first) as server:
+        lm = model(server, "decisions")
+        ask(lm, QUESTIONS["choice"])
+    assert lm.served.form == FORM_OF[kind, "decisions"] and seen["all"] > 10
+
+
+def test_a_run_stops_at_its_budget_and_goes_on(tmp_path):
+    how = {"more": ",max_cost_tokens=2000", "use_cache": str(tmp_path / "answers")}
+    with deciding("vllm") as server:
+        with pytest.raises(EpidemiaError, match="max_cost_tokens=2000"):
+            run(server, [SEVERAL], **how)
+        before = {one for one in server.answered if one.state not in PROBED}
+        run(server, [SEVERAL], use_cache=how["use_cache"])
+        asked = {one: n for one, n in server.answered.items() if one.state not in PROBED}
+    assert 0 < len(before) < len(asked) == len(split(SEVERAL)) and {*asked.values()} == {1}
