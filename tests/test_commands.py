@@ -24,6 +24,7 @@ import pandas as pd
 import pytest
 import yaml
 from conftest import REPOSITORY, nsduh_2023, recorded
+from decision_servers import deciding
 from lm_eval._cli import HarnessCLI
 from scripted_server import scripted
 from typer.main import get_command
@@ -132,7 +133,8 @@ def test_what_is_not_run_here_has_options_that_exist(line):
 
 @pytest.fixture(scope="module")
 def server():
-    with scripted(models=SERVED) as running:
+    with scripted(models=SERVED) as running, deciding("vllm", models=SERVED) as decides:
+        running.decides = decides
         yield running
 
 
@@ -229,6 +231,7 @@ def as_typed(line, server):
     added = SHORTENED.get(line) or ""
     line = re.sub(r" \[[^]]*\]|,?\.\.\.(?= |$)", "", line)
     line = re.sub(r"https?://[^,\s]*/v1/chat/completions|(?<==)URL", server.url(), line)
+    line = re.sub(r"http://[^,\s]*/v1/systemone", server.decides.url(), line)
     own = dict(word.split(":=") for word in added.split() if ":=" in word)
     for name, here in {**READERS, **own}.items():
         line = re.sub(rf"(?<![\w./-]){re.escape(name)}(?![\w/-])", here, line)
@@ -296,6 +299,10 @@ MODELS = {
     "choice-api": (
         "base_url=http://HOST/v1/chat/completions,model=NAME --apply_chat_template",
         LETTERS,
+    ),
+    "choice-decide": (
+        "base_url=http://HOST/v1/systemone,model=NAME",
+        f"{LETTERS},epidemia_intervention,epidemia_high_nsduh_*_closed",
     ),
 }
 ON_VLLM = "pretrained=MODEL,dtype=float32,enforce_eager=True,max_model_len=1024"

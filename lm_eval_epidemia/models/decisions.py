@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
@@ -24,6 +25,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served
+from lm_eval_epidemia.models.server_kinds import VLLM
 from lm_eval_epidemia.models.server_replies import BadReply, Declined, Filtered
 
 #: The version of how a prompt is split into what is given and what is asked (`TypedQuestion`).
@@ -293,8 +295,10 @@ class ServedDecisions(Served):
         )
         #: The name of the form; known once the first question is answered.
         self.form = ""
-        #: The most decimals of any answer, and the version of prompts that the server tells.
-        self._decimals, self._format = 0, ""
+        #: By type, the most decimals of any answer.
+        self._decimals = Counter[str]()
+        #: The version of prompts that the server tells.
+        self._format = ""
         #: Whether the probability of all labels is told.
         self.has_mass = False
 
@@ -317,7 +321,8 @@ class ServedDecisions(Served):
     @property
     def digits(self) -> int | None:
         """Decimals that the server rounds to, as far as its answers tell; None if it does not."""
-        return self._decimals if self._decimals <= MOST_DIGITS else None
+        least = min(self._decimals.values(), default=MOST_DIGITS + 1)
+        return least if least <= MOST_DIGITS else None
 
     @property
     def checked(self) -> dict[str, Any]:
@@ -328,7 +333,7 @@ class ServedDecisions(Served):
     def ask(self, prompt: Prompt) -> PromptAnswer:
         if not self.form:
             self._find_form()
-        return self._to_letters(self._decide(prompt.context, self.form), prompt.choices)
+        return self._to_letters(self._decide(prompt.context, self.form), prompt.context)
 
     def _find_form(self) -> None:
         """Find the form by the first of the probes, and ask all of them twice."""
@@ -341,6 +346,8 @@ class ServedDecisions(Served):
             try:
                 self._decide(PROBES[0], name, is_trial=True)
                 break
+            except Filtered:  # in this form
+                break
             except Declined as error:
                 said[name] = str(error)
         else:
@@ -350,10 +357,17 @@ class ServedDecisions(Served):
                     f"{url} answers in no known form of decisions ({told}): check base_url and "
                     "model, or name the form with form=openai or form=sglang"
                 )
-        once, again = (chain(*(self._decide(each, name).p for each in PROBES)) for _ in range(2))
-        apart = (abs(x - y) for x, y in zip(once, again, strict=True))
-        self.apart, self.form = max(apart), name
+        once, again = ([self._probe(each, name) for each in PROBES] for _ in range(2))
+        pairs = chain(*(zip(*pair, strict=False) for pair in zip(once, again, strict=True)))
+        self.apart, self.form = max((abs(x - y) for x, y in pairs), default=None), name
         self._say()
+
+    def _probe(self, asked: TypedQuestion, form: str) -> tuple[float, ...]:
+        """Return what a probe gets; nothing where it is refused."""
+        try:
+            return self._decide(asked, form).p
+        except Filtered:
+            return ()
 
     def _say(self) -> None:
         told = [f"it is asked in the form {self.form}"]
@@ -376,25 +390,27 @@ class ServedDecisions(Served):
                 if is_trial:
                     raise Declined(str(error)) from None
                 raise
+            total, is_vllm = math.fsum(decided.p), self.found and self.found.server is VLLM
+            if is_vllm and decided.confidence is not None and total:
+                mass = min(decided.confidence / max(decided.p), 1.0)
+                decided = decided._replace(mass=mass)
             written = decided.p[:1] if asked.type == "yes-no" else decided.p
-            decimals = max(self._decimals, *map(count_decimals, written))
-            if abs(math.fsum(decided.p) - 1) > SLACK + len(decided.p) * _half(decimals):
+            decimals = max(self._decimals[asked.type], *map(count_decimals, written))
+            if not total or abs(total - 1) > SLACK + len(decided.p) * _half(decimals):
                 raise BadReply("probabilities that do not sum to 1")
             with self._lock:
-                self._decimals = max(self._decimals, decimals)
+                self._decimals[asked.type] = max(self._decimals[asked.type], decimals)
                 self.has_mass |= decided.mass is not None
                 if isinstance(told := reply.get("prompt_format_version"), (str, int)):
                     self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
-            if decided.confidence and self.found and self.found.server is server_kinds.VLLM:
-                return decided._replace(mass=min(decided.confidence / max(decided.p), 1.0))
             return decided
 
         # A token is at least a byte.
         return self.post(body, read, self.longest if self.form else len(str(body).encode()))
 
-    def _to_letters(self, decided: Decision, choices: Sequence[str]) -> PromptAnswer:
+    def _to_letters(self, decided: Decision, asked: TypedQuestion) -> PromptAnswer:
         """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""
-        half, total = _half(self._decimals), math.fsum(decided.p)
+        half, total = _half(self._decimals[asked.type]), math.fsum(decided.p)
         mass = 1.0 if decided.mass is None else decided.mass
         likeliest = max(decided.p)
 
@@ -408,4 +424,4 @@ class ServedDecisions(Served):
             )
             for p in decided.p
         ]
-        return PromptAnswer(letters, choices[decided.p.index(likeliest)])
+        return PromptAnswer(letters, asked.options[decided.p.index(likeliest)])
