@@ -349,7 +349,7 @@ def test_processes_without_results_and_runs_without_scores_are_left_alone(replic
     )  # no whole cell
     assert nothing["epidemia"]["replicates"] == {}
     assert nothing["results"][GROUP]["score_stderr,none"] == "N/A"
-    noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {})
+    noted = group_errors.Noted({BY_AGE: {"score": Draws("a", np.array([1.0, 2.0]))}}, {}, {}, {})
     group_errors.write_errors(None, noted, {})
     found = evaluate([BY_AGE], predict_only=True)
     assert "epidemia" not in found and "samples" in found
