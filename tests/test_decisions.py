@@ -18,10 +18,12 @@ from test_choice_api import EVEN, KEY, SEVERAL
 from lm_eval_epidemia.ask.bounds import bounds
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.findings import find
 from lm_eval_epidemia.models.baseline import Baseline
 from lm_eval_epidemia.models.choice_decide import ChoiceDecide
 from lm_eval_epidemia.models.decisions import FORMS, PROBES, TypedQuestion
 from lm_eval_epidemia.models.served import Prompt
+from lm_eval_epidemia.results.read import read_results
 
 #: Servers, paths and the forms that they take there.
 FORM_OF = {
@@ -40,6 +42,7 @@ QUESTIONS = {
     "yes-no": TypedQuestion("Consider a stool.", "Is it old?", ("Yes", "No"), "yes-no"),
     "score": TypedQuestion("Consider a stool.", "How old?", ("New", "Used", "Old"), "score"),
 }
+GROUP = "epidemia_low_gss"
 ORDERED = "epidemia_low_gss_political_view_by_sex"
 LEVELS = ("Liberal", "Moderate", "Conservative")
 PROBED = {one.state for one in PROBES}
@@ -252,8 +255,80 @@ def test_refusals_are_counted_also_when_they_come_from_the_cache(tmp_path):
 
 def test_what_is_always_refused_ends_the_run():
     ends = pytest.raises(EpidemiaError, match="all that were asked")
-    with deciding("openai", refuses=lambda one: one.state not in PROBED) as server, ends:
+    with deciding("openai", refuses=lambda one: one.state not in PROBED) as server, ends as raised:
         run(server, [EVEN], "decisions")
+    assert "were answered" not in str(raised.value)  # none was
+
+
+def test_refused_probes_are_no_refused_prompts():
+    with deciding("openai", refuses=lambda one: one.state in PROBED) as server:
+        found = run(server, [EVEN], "decisions")
+    assert found["results"][EVEN]["seen,none"] == 1
+    assert found["config"]["choice_decide"]["declined"] == 0
+    assert "repeatable" not in found["config"]["choice_decide"]
+
+
+def test_refusals_stand_in_rows_of_tasks_and_groups_and_in_reports(tmp_path, caplog):
+    with deciding("openai", refuses=lambda one: "is male" in one.state) as server:
+        made = run(server, [GROUP], "decisions", limit=2)
+    (tmp_path / "results_refused.json").write_text(json.dumps(made, default=str))
+    found = made["results"]
+    shares = [row["answered,none"] for name, row in found.items() if name != GROUP]
+    assert min(shares) < 1 and found[GROUP]["answered,none"] == pytest.approx(np.mean(shares))
+    assert {row["choice_mass,none"] for row in found.values()} == {"N/A"}
+    (said,) = [text for text in caplog.messages if "declined" in text]
+    assert re.search(r"declined [\d,]+ of [\d,]+ prompts, .*: epidemia_low_\w+ \(\d+\)", said)
+    (row,) = (
+        find("leaderboard")(read_results([tmp_path]))
+        .table.query("kind == 'run'")
+        .to_dict("records")
+    )
+    assert row["answered"] == pytest.approx(np.mean(shares)) and math.isnan(row["choice_mass"])
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ({"status": 200, "body": "<!doctype html><html>Welcome</html>"}, "4 tries.*a web page"),
+        ({"rename": "Elsewhere"}, "4 tries.*options"),
+    ],
+)
+def test_an_address_that_never_answers_as_it_should_is_given_up_soon(fault, says):
+    with deciding("jev", fault=lambda asked, times: fault) as server:
+        lm = model(server, max_retries=9)
+        with pytest.raises(EpidemiaError, match=says):
+            ask(lm, QUESTIONS["choice"])
+        assert server.asked.total() == 4
+
+
+def test_a_choice_that_contradicts_its_probabilities_is_counted():
+    wrong = {"answer": {"choice": PLACES[0]}, "p": [0.25, 0.75]}
+    with deciding("llama.cpp", fault=lambda asked, times: asked.state not in PROBED and wrong) as s:
+        lm = model(s)
+        answered = ask(lm, QUESTIONS["choice"])
+    assert shares(answered) == pytest.approx([0.25, 0.75]) and answered.began == PLACES[1]
+    assert lm.served.checked["contradicted"] == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [("vllm", 26), ("llama.cpp", 255), ("ollama", 255), ("openai", 255)]
+)
+def test_as_many_options_as_a_server_takes_and_no_more(kind, most):
+    path = "decisions" if kind == "openai" else "systemone"
+    with deciding(kind, digits=None) as server:
+        lm = model(server, path)
+        asked = TypedQuestion("Consider a stool.", "Where?", tuple(f"{n:03}" for n in range(most)))
+        assert shares(ask(lm, asked)) == pytest.approx(hashed(*asked), abs=EXACT)
+        with pytest.raises(EpidemiaError, match="at most"):
+            ask(lm, asked._replace(options=(*asked.options, "one more")))
+
+
+def test_a_request_that_is_too_large_is_said():
+    with deciding("ollama") as server:
+        lm = model(server)
+        ask(lm, QUESTIONS["choice"]._replace(state="x" * 60_000))
+        with pytest.raises(EpidemiaError, match="request body too large"):
+            ask(lm, QUESTIONS["choice"]._replace(state="x" * 66_000))
 
 
 def test_requests_and_answers_are_those_of_the_openai_package():

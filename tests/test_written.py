@@ -142,7 +142,7 @@ def test_a_declined_prompt_is_left_out_and_counted(how, tmp_path, caplog):
         found, again = (run(server, use_cache=f"{tmp_path}/kept") for _ in range(2))
         assert server.asked.total() == 48 and all(server.asked[text] == 1 for text in bad)
     row = found["results"][TASK]
-    assert again["results"][TASK] == row and "declined 2 prompts, left out" in caplog.text
+    assert again["results"][TASK] == row and "declined 2 of 48 prompts, left out" in caplog.text
     assert [of["config"]["choice_api"]["declined"] for of in (found, again)] == [2, 2]
     if how == "azure":
         # One of the two cells lacks prompts, as if they had not been asked.

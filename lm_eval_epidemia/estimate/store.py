@@ -124,8 +124,11 @@ class GroundTruth:
 
     @property
     def scheme(self) -> Scheme:
-        """The bootstrap that scores use: ``iid``, the published protocol, wherever it was built."""
-        return next(scheme for scheme in SCHEMES if scheme in self.distances)
+        """The bootstrap that scores use: ``iid``, the published protocol, wherever it was built.
+
+        An exact table has none, and no distances.
+        """
+        return next((scheme for scheme in SCHEMES if scheme in self.distances), "iid")
 
     def d_perfect(self, quantile: float = QUANTILE, scheme: Scheme | None = None) -> float:
         """Distance below which answers are indistinguishable from the truth; in [0, 2].

@@ -44,8 +44,9 @@ def calibration(results: Results) -> Finding:
     asked: dict[int, dict[LeafKey, tuple[Part, Elicited]]] = {}
     for group in groups:
         asked.setdefault(group.run, {}).update(group.tasks)
-    scores = add_metrics(results.scores, ("order_bias", "choice_mass"))
-    means = scores[scores["way"] == "letters"].groupby("run")[["order_bias", "choice_mass"]].mean()
+    beside = ["order_bias", "choice_mass", "answered"]
+    scores = add_metrics(results.scores, beside)
+    means = scores[scores["way"] == "letters"].groupby("run")[beside].mean()
     rows: list[Mapping[str, object]] = []
     for run, tasks in asked.items():
         topics: dict[str, list[tuple[Part, Elicited]]] = {}

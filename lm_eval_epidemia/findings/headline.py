@@ -42,6 +42,9 @@ LONGEST = 44
 #: Settings that all runs share stand in the note if they are longer than this.
 LONG = 24
 
+#: A smaller share of answered prompts is said: a server declined them, or nobody could read it.
+ANSWERS = 0.995
+
 KNOWN = [respondent(AVERAGES), respondent(UNIFORM)]
 
 
@@ -295,6 +298,8 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
             else "from a part of each task"
         )
         told += f", {part}"
+    if (least := said["answered"].min()) < ANSWERS:
+        told += f", {least:.0%} of its prompts answered"
     told += ", after training on these tasks" if of["trained"].eq(True).any() else ""
     told += ", which do not match its distances (‡)" if said["changed"].any() else ""
     known = said[["averages", "guesses"]]

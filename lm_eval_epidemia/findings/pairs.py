@@ -14,7 +14,9 @@ from lm_eval_epidemia.ask.prompts import WORDINGS
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
+from lm_eval_epidemia.benchmarks.observation.other_scales import is_typed
 from lm_eval_epidemia.core.distance import Array, distance
+from lm_eval_epidemia.estimate.store import load_truth
 from lm_eval_epidemia.findings import FINDINGS
 from lm_eval_epidemia.findings.cells import collect_answers, join_truth
 from lm_eval_epidemia.findings.compare import Pool, compare_scores, label_asking, outcomes
@@ -267,7 +269,7 @@ def vary(name: str, setting: str) -> Callable[[Results], Finding]:
             made, _ = collect_answers(keep_runs(results, kept["run"]))
             for group in sort_compared([*kept["group"]]):
                 of_group = kept[kept["group"] == group]
-                rows += _compare_values(of_group, [*SETTINGS[setting].values()], made)
+                rows += _compare_values(of_group, setting, made)
         rows = [{setting: row.pop("asked"), **row} for row in rows]
         return make_finding(name, rows, runs)
 
@@ -278,12 +280,19 @@ def vary(name: str, setting: str) -> Callable[[Results], Finding]:
 wordings, typed = vary("wordings", "wording"), vary("typed", "typed")
 
 
+def _changes(setting: str, value: str, task: str) -> bool:
+    """Whether a value of a setting changes how a task is asked: not every task has each type."""
+    return setting != "typed" or is_typed(value, task, load_truth(task).levels)
+
+
 def _compare_values(
-    of: pd.DataFrame, order: Sequence[str], made: Mapping[tuple[int, LeafKey], TaskAnswers]
+    of: pd.DataFrame, setting: str, made: Mapping[tuple[int, LeafKey], TaskAnswers]
 ) -> list[dict[Any, Any]]:
     """Return the rows of a model and group: every value over the common tasks, and all."""
     wide = of.pivot(index=KEY, columns="asked", values="value").dropna()
-    wide = wide[[value for value in order if value in wide]]
+    wide = wide[[value for value in SETTINGS[setting].values() if value in wide]]
+    changed = [any(_changes(setting, x, task) for x in wide.columns[1:]) for task, *_ in wide.index]
+    wide = wide[changed]
     if wide.shape[1] < 2 or wide.empty:
         return []
     common = of.set_index(KEY).loc[wide.index].reset_index()
@@ -291,7 +300,8 @@ def _compare_values(
     rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
     tasks = [LeafKey(task, way) for task, way, _ in wide.index]
     for row in rows[1:]:
-        row["apart"] = _distance_between(made, rows[0]["run"], row["run"], tasks)
+        of_row = [task for task in tasks if _changes(setting, row["asked"], task.task)]
+        row["apart"] = _distance_between(made, rows[0]["run"], row["run"], of_row)
     # What is known of the first run's tasks, as they were asked there.
     known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]
     beats = wide.gt(known, axis="index")[known.notna()]

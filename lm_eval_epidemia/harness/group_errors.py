@@ -114,6 +114,7 @@ def write_errors(results: Any, noted: Noted, tasks: Any) -> None:
         _write_task_errors(results, draws)
         for group in _groups(tasks):
             _write_means(results, draws, frozenset(noted.draws), group)
+            _write_answered(results, noted, group)
         if not (draws or noted.kept):
             return
         results[KEY] = {"group_stderr": _SAYS, "replicates": _format_draws(draws)}
@@ -151,6 +152,14 @@ def _write_task_errors(results: dict[str, Any], draws: _Draws) -> None:
 def _format_number(value: float) -> float | str:
     """Write a number as lm-eval does one that is not known."""
     return "N/A" if math.isnan(value) else float(value)
+
+
+def deny_mass(results: Any) -> None:
+    """Write no `choice_mass` where the server does not tell it."""
+    for table in ("results", "groups") if isinstance(results, dict) else ():
+        for name, row in results.get(table, {}).items():
+            if name.startswith("epidemia_") and "choice_mass,none" in row:
+                row["choice_mass,none"] = "N/A"
 
 
 def _write_beside(results: Any, noted: Noted) -> None:
@@ -214,6 +223,15 @@ def _write_means(results: dict[str, Any], draws: _Draws, ours: frozenset[str], g
                     "tasks without a score",
                     f"the score of {group.name} is the mean of {len(names)} of {len(asked)} tasks",
                 )
+
+
+def _write_answered(results: dict[str, Any], noted: Noted, group: Any) -> None:
+    """Write the mean share of answered prompts into the rows of a group with declined ones."""
+    names = [task.task_name for task in group.get_all_tasks()]
+    shares = [noted.answered[name] for name in names if name in noted.answered]
+    for table in (results["results"], results.get("groups", {})) if shares else ():
+        if group.name in table:
+            table[group.name]["answered,none"] = math.fsum(shares) / len(shares)
 
 
 def _write_numbers(results: dict[str, Any], group: Any, numbers: Mapping[str, Any]) -> None:

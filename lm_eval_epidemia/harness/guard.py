@@ -23,7 +23,7 @@ from unittest import mock
 from lm_eval_epidemia.ask.bounds import is_withheld
 from lm_eval_epidemia.benchmarks import WAYS, list_leaves
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError, plural
+from lm_eval_epidemia.core.errors import EpidemiaError, few
 from lm_eval_epidemia.harness import answer_cache, group_errors, hooks, written_replies
 from lm_eval_epidemia.harness.discovery import pause_collector, resume_collector
 
@@ -64,6 +64,8 @@ def wrap_evaluate(evaluate: Callable[..., Any]) -> Callable[..., Any]:
             results = evaluate(watched, *args[1:], **kwargs)
             group_errors.write_errors(results, noted, given["task_dict"])
             _note_prefix(results, ours)
+            if not getattr(_behind_the_cache(given["lm"]), "tells_mass", True):
+                group_errors.deny_mass(results)
             return results
 
     return wrapper
@@ -292,13 +294,18 @@ def _note_declined(lm: Any, requests: Sequence[Any], answers: Sequence[Any]) -> 
     declined: dict[str, dict[Any, bool]] = defaultdict(dict)
     for request, answer in zip(requests, answers, strict=True):
         declined[request.task_name][request.args[0]] = is_withheld([answer])
-    number = sum(sum(each.values()) for each in declined.values())
-    if not number:
+    by_task = {task: sum(each.values()) for task, each in declined.items()}
+    if not (number := sum(by_task.values())):
         return {}
     _behind_the_cache(lm).declined = number
-    said = f"the server (its model or content filter) declined {plural(number, 'prompt')}"
-    notices.warn("declined prompts", f"{said}, left out as not asked")
-    return {task: 1 - sum(each.values()) / len(each) for task, each in declined.items()}
+    prompts = sum(map(len, declined.values()))
+    where = few([f"{task} ({times})" for task, times in by_task.items() if times])
+    notices.warn(
+        "declined prompts",
+        f"the server (its model or content filter) declined {number:,} of {prompts:,} prompts, "
+        f"left out as not asked: {where}; 'answered' in the results is the share of the others",
+    )
+    return {task: 1 - times / len(declined[task]) for task, times in by_task.items()}
 
 
 _UNREAD = (

@@ -15,7 +15,7 @@ from lm_eval_epidemia.ask.orderings import LETTERS
 from lm_eval_epidemia.ask.prompts import ONE_LETTER
 from lm_eval_epidemia.ask.variants import Variant
 from lm_eval_epidemia.benchmarks import WAYS, list_leaves
-from lm_eval_epidemia.benchmarks.observation.other_scales import is_ordered
+from lm_eval_epidemia.benchmarks.observation.other_scales import is_typed
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.keys import refuse_keys
 from lm_eval_epidemia.models.decisions import ServedDecisions, TypedQuestion
@@ -33,9 +33,6 @@ NO_STATE = "Consider this question."
 _BETWEEN = re.compile(r"(?<=[.?!]) (?=[A-Z])")
 
 _OPTION = re.compile(r"([A-Z])\. (.+)")
-
-#: The most levels of a score.
-MOST_LEVELS = 10
 
 
 class ChoiceDecideSettings(ServedSettings):
@@ -110,6 +107,11 @@ verify_certificate, ca_cert_path
         self.served = ServedDecisions(self.endpoint, self.model, given.max_cost_tokens, given.form)
         #: By task, the type of its questions (``--metadata typed``).
         self._typed: dict[str, str] = {}
+
+    @property
+    def tells_mass(self) -> bool:
+        """Whether the server tells how much probability all options have together."""
+        return bool(self.get_model_info()["choice_decide"].get("label_mass"))
 
     def check_tasks(self, tasks: Iterable[Any]) -> None:
         """Refuse tasks without options, and note how the others are asked.
@@ -187,12 +189,12 @@ verify_certificate, ca_cert_path
         """Return what is asked, of the type that ``--metadata typed`` wants where it can be."""
         options = tuple(shown.options.values())
         typed, doc = self._typed.get(request.task_name, ""), request.doc
-        if typed == "yes-no" and {*options} == {"Yes", "No"}:
-            return TypedQuestion(shown.state, shown.instructions, ("Yes", "No"), typed)
-        if typed == "score" and 2 < len(options) <= MOST_LEVELS and is_ordered(doc["task"]):
+        if not typed or not is_typed(typed, doc["task"], options):
+            return TypedQuestion(shown.state, shown.instructions, options)
+        levels: tuple[str, ...] = ("Yes", "No")
+        if typed == "score":
             _, levels = zip(*sorted(zip(doc["order"], options, strict=True)), strict=True)
-            return TypedQuestion(shown.state, shown.instructions, levels, typed)
-        return TypedQuestion(shown.state, shown.instructions, options)
+        return TypedQuestion(shown.state, shown.instructions, levels, typed)
 
     def _unsuited(self, task: str) -> EpidemiaError:
         return EpidemiaError(

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from lm_eval_epidemia.ask.bounds import Within
 from lm_eval_epidemia.ask.responses import LOG_ZERO
+from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.endpoint import Endpoint
@@ -88,11 +89,14 @@ class Decision(NamedTuple):
         The probability of all their labels among all tokens, where it is told.
     confidence : float or None
         Something else at every server; at vLLM the largest of `p` times `mass`.
+    choice : object
+        The option that it names as its choice, if it names one.
     """
 
     p: tuple[float, ...]
     mass: float | None = None
     confidence: float | None = None
+    choice: Any = None
 
 
 class Form(NamedTuple):
@@ -194,7 +198,8 @@ def _read_systemone(reply: Any, asked: TypedQuestion) -> Decision:
     names: Sequence[str] = asked.options
     if asked.type == "score" and p.keys() != {*names}:
         names = [str(level) for level in range(len(names))]
-    return Decision(_by_option(p, names), _maybe(told, "label_mass"))
+    mass = _maybe(told, "label_mass")
+    return Decision(_by_option(p, names), mass, choice=answer.get("choice"))
 
 
 # OpenAI's Decisions, also of vLLM, Fireworks and LiteLLM.
@@ -215,7 +220,7 @@ def _openai_body(model: str, asked: TypedQuestion) -> dict[str, Any]:
 def _read_openai(reply: Any, asked: TypedQuestion) -> Decision:
     answers = _mapping(reply, "answers").get("answers")
     if not isinstance(answers, list) or len(answers) != 1:
-        raise BadReply("an answer without answers")
+        raise BadReply("an answer without answers, or with several to one question")
     if _mapping(answers[0], "an answer to the question").get("name") != NAME:
         raise BadReply("an answer to another question")
     answer = _of_type(answers[0], asked, _OPENAI)
@@ -229,7 +234,8 @@ def _read_openai(reply: Any, asked: TypedQuestion) -> Decision:
             raise BadReply("an answer whose options are not those that were asked for")
         told[option] = each.get("probability")
     p = _by_option(told, asked.options)
-    return Decision(p, confidence=_maybe(answer.get("confidence"), "confidence"))
+    confidence = _maybe(answer.get("confidence"), "confidence")
+    return Decision(p, confidence=confidence, choice=answer.get("choice"))
 
 
 # SGLang's own, on the path of OpenAI's.
@@ -255,7 +261,8 @@ def _read_sglang(reply: Any, asked: TypedQuestion) -> Decision:
         by_name = dict(zip(("yes", "no"), _by_option(p, ("yes", "no")), strict=True))
         return Decision(tuple(by_name[option.lower()] for option in asked.options), mass)
     levels = [str(level) for level in range(len(asked.options))]
-    return Decision(_by_option(p, levels if asked.type == "score" else asked.options), mass)
+    names = levels if asked.type == "score" else asked.options
+    return Decision(_by_option(p, names), mass, choice=answer.get("choice"))
 
 
 #: By name, in the order in which they are tried.
@@ -301,6 +308,8 @@ class ServedDecisions(Served):
         self._format = ""
         #: Whether the probability of all labels is told.
         self.has_mass = False
+        #: Answers that choose another option than the likeliest.
+        self.contradicted = 0
 
     @property
     def is_ready(self) -> bool:
@@ -326,8 +335,9 @@ class ServedDecisions(Served):
 
     @property
     def checked(self) -> dict[str, Any]:
-        more = {"prompt_format_version": self._format} if self._format else {}
+        more: dict[str, Any] = {"prompt_format_version": self._format} if self._format else {}
         of_answers = {"digits": self.digits, "label_mass": self.has_mass}
+        more |= {"contradicted": self.contradicted} if self.contradicted else {}
         return {**super().checked, **more, **(of_answers if self.is_ready else {})}
 
     def ask(self, prompt: Prompt) -> PromptAnswer:
@@ -396,17 +406,32 @@ class ServedDecisions(Served):
                 decided = decided._replace(mass=mass)
             written = decided.p[:1] if asked.type == "yes-no" else decided.p
             decimals = max(self._decimals[asked.type], *map(count_decimals, written))
-            if not total or abs(total - 1) > SLACK + len(decided.p) * _half(decimals):
+            if not total:
+                raise BadReply("probabilities that are all 0")
+            if abs(total - 1) > SLACK + len(decided.p) * _half(decimals):
                 raise BadReply("probabilities that do not sum to 1")
             with self._lock:
                 self._decimals[asked.type] = max(self._decimals[asked.type], decimals)
                 self.has_mass |= decided.mass is not None
+                self._hold_against(decided, asked)
                 if isinstance(told := reply.get("prompt_format_version"), (str, int)):
                     self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
             return decided
 
         # A token is at least a byte.
         return self.post(body, read, self.longest if self.form else len(str(body).encode()))
+
+    def _hold_against(self, decided: Decision, asked: TypedQuestion) -> None:
+        """Count an answer that chooses another option than its probabilities do."""
+        p = dict(zip(asked.options, decided.p, strict=True))
+        chosen = p.get(decided.choice) if isinstance(decided.choice, str) else None
+        if chosen is not None and chosen < max(decided.p):
+            self.contradicted += 1
+            notices.warn(
+                "choices that are not the likeliest",
+                f"{self.endpoint.url} chooses another option than its probabilities do: they are "
+                "what is scored, and 'contradicted' in the results counts such answers",
+            )
 
     def _to_letters(self, decided: Decision, asked: TypedQuestion) -> PromptAnswer:
         """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""

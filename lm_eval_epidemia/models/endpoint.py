@@ -23,6 +23,7 @@ from lm_eval_epidemia.harness.keys import quote_server
 from lm_eval_epidemia.models.server_replies import (
     BadReply,
     Declined,
+    Failed,
     Stopped,
     Unreached,
     quote_words,
@@ -45,7 +46,7 @@ with needs("api", "--model choice-api"):
 #: Seconds of a pause at most, and how long a server may ask to be left alone.
 LONGEST_PAUSE, PATIENCE = 60.0, 600.0
 
-#: Tries at an address where nobody ever answered.
+#: Tries at an address where nobody ever answered, or nothing that could be read: a web page.
 UNREACHED = 4
 
 #: Addresses that lead nowhere, however often one asks.
@@ -189,8 +190,8 @@ class Endpoint:
             self._not_before = max(self._not_before, time.monotonic() + fault.seconds)
 
         def is_over(state: RetryCallState) -> bool:
-            nobody = isinstance(_fault_of(state), Unreached) and not through
-            return state.attempt_number >= (min(most, UNREACHED) if nobody else most)
+            never = not isinstance(_fault_of(state), Failed) and not through
+            return state.attempt_number >= (min(most, UNREACHED) if never else most)
 
         def give_up(state: RetryCallState) -> NoReturn:
             fault, tried = _fault_of(state), state.attempt_number
@@ -221,9 +222,9 @@ class Endpoint:
                 for chunk in reply.iter_bytes():
                     body += chunk
                     if time.monotonic() > ends:
-                        raise BadReply(f"timeout (no complete answer in {self.timeout:g} s)")
+                        raise Failed(f"timeout (no complete answer in {self.timeout:g} s)")
         except httpx.TimeoutException:
-            raise BadReply(f"timeout (no answer in {self.timeout:g} s)") from None
+            raise Failed(f"timeout (no answer in {self.timeout:g} s)") from None
         except (httpx.UnsupportedProtocol, httpx.LocalProtocolError, *NOWHERE) as error:
             raise EpidemiaError(f"{url} cannot be reached: {self.scrubbed(str(error))}") from None
         except (httpx.TransportError, httpx.DecodingError) as error:
@@ -238,19 +239,21 @@ class Endpoint:
             if isinstance(error, httpx.ConnectError):
                 words = f"is base_url correct, and is the server running? ({said})"
                 raise Unreached(what, words) from None
-            raise BadReply(what) from None
+            raise Failed(what) from None
         if reply.status_code != 200:
             self._not_well(reply.status_code, reply.headers, self.scrubbed(words_of(body)))
         try:
-            answer = json.loads(body)
+            answer = json.loads(body, object_pairs_hook=_read_object)
+        except BadReply:
+            raise
         except (ValueError, RecursionError):
-            fault = "an answer that is not JSON"
-        else:
-            if not (isinstance(answer, dict) and answer.get("error")):
-                return answer
-            fault = "an error in an answer (HTTP 200)"
+            words = quote_words(self.scrubbed(words_of(body)))
+            raise BadReply("an answer that is not JSON", words) from None
+        if isinstance(answer, dict) and answer.get("error"):
             refuse_filtered(words_of(body))
-        raise BadReply(fault, quote_words(self.scrubbed(words_of(body))))
+            words = quote_words(self.scrubbed(words_of(body)))
+            raise Failed("an error in an answer (HTTP 200)", words)
+        return answer
 
     def _not_well(self, status: int, headers: Mapping[str, str], words: str) -> NoReturn:
         """Raise what a status other than 200 comes to; `words` are the server's."""
@@ -269,7 +272,7 @@ class Endpoint:
                     f"{self.url} asks to wait {seconds:.0f} s (HTTP {status}): try again after that"
                 )
             limits = status == 429 or seconds is not None
-            raise BadReply(f"HTTP {status}", quote_words(words), seconds or 0.0, limits)
+            raise Failed(f"HTTP {status}", quote_words(words), seconds or 0.0, limits)
         if status in (400, 403, 413, 422):
             refuse_filtered(words)
         if status in (400, 413, 422):
@@ -302,6 +305,13 @@ class Endpoint:
     def _wait(self, seconds: float) -> None:
         if (seconds > 0 and self.stopped.wait(seconds)) or self.stopped.is_set():
             raise Stopped
+
+
+def _read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Read a JSON object; of a name that stands twice nobody knows which value is meant."""
+    if len(known := dict(pairs)) < len(pairs):
+        raise BadReply("an answer in which a name stands twice")
+    return known
 
 
 def _fault_of(state: RetryCallState) -> BadReply:

@@ -430,7 +430,7 @@ class ServedLM(LM):
         self.endpoint.stopped.clear()
         with (
             tqdm(total=len(prompts), desc="Prompts", unit="prompt", disable=quiet) as bar,
-            self._explained(lambda: (answered, written, len(prompts))),
+            self._explained(lambda: (answered - len(declined), written, len(prompts))),
             ThreadPoolExecutor(self.concurrent) as pool,
         ):
             try:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.harness.server_facts import Unavailable, ask_server
 from lm_eval_epidemia.models.server_replies import (
-    BadReply,
+    Failed,
     NoLogprobs,
     ShownTokens,
     check_shown,
@@ -405,14 +405,14 @@ def find_server(url: str, given: str, verify: bool | ssl.SSLContext) -> Found:
 
     Raises
     ------
-    BadReply
+    Failed
         If it is still loading its model (llama.cpp), and does not tell itself as long.
     """
     if given != "auto":
         return Found(BY_NAME[given], "", True)
     answers = ask_server(url, PATHS, verify)
     if isinstance(answers.get("props"), Unavailable):
-        raise BadReply("HTTP 503 at /props", "llama-server says so while it loads its model")
+        raise Failed("HTTP 503 at /props", "llama-server says so while it loads its model")
     # Only Ollama has this address.
     for server in (OLLAMA,) if is_ollamas(url) else KNOWN.values():
         if (version := server.tells(answers)) is not None:

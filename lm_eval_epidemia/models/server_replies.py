@@ -67,6 +67,10 @@ class Unreached(BadReply):
     """Nothing answers at the address."""
 
 
+class Failed(BadReply):
+    """The server failed, was slow or limits requests: it may do better later."""
+
+
 def words_of(body: bytes) -> str:
     """Return what a server says of an error: its message and code, or the beginning of the body."""
     text = body[:2000].decode(errors="replace")

@@ -155,9 +155,10 @@ def is_readable(asked: Collected, answers: Sequence[Answer]) -> bool:
         notices.warn(
             "low choice_mass",
             f"{name}: the letters together have a probability of only {mass:.3g} on average: the "
-            "model rarely answers with a letter",
-            " (an instruct model needs --apply_chat_template), or its chat template ends in a "
-            "line break, which lm-eval counts as part of the answer (the score is then correct)",
+            "model rarely answers with one of the answers it is shown",
+            " (asked by lm-eval, an instruct model needs --apply_chat_template), or its chat "
+            "template ends in a line break, which lm-eval counts as part of the answer (the score "
+            "is then correct)",
             ", or the wrong tokens were read: expected ' A' after plain text, 'A' in a chat",
         )
     return True

@@ -62,10 +62,28 @@ class ScaleValue(NamedTuple):
     draws: Draws | None
 
 
+#: The most levels of a score at decision endpoints.
+MOST_LEVELS = 10
+
+
 def is_ordered(task: str) -> bool:
     """Tell whether the answers of a task are ordered, according to its record."""
     declared = declared_task(task)
     return any(way.ordered for way in find_record(declared.survey).variables[declared.outcome])
+
+
+def is_typed(typed: str, task: str, options: Sequence[str]) -> bool:
+    """Tell whether ``--metadata typed`` makes another type of question of one with these options.
+
+    Parameters
+    ----------
+    typed : {"", "yes-no", "score"}
+    task : str
+    options : sequence of str
+    """
+    if typed == "score":
+        return 2 < len(options) <= MOST_LEVELS and is_ordered(task)
+    return typed == "yes-no" and {*options} == {"Yes", "No"}
 
 
 def asked_scales(part: Part) -> dict[str, Scale]:
