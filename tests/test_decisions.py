@@ -286,6 +286,15 @@ def test_refusals_stand_in_rows_of_tasks_and_groups_and_in_reports(tmp_path, cap
     assert row["answered"] == pytest.approx(np.mean(shares)) and math.isnan(row["choice_mass"])
 
 
+def test_a_task_that_is_refused_whole_has_no_score_and_reports_say_so(tmp_path):
+    with deciding("openai", refuses=lambda one: "Liberal" in one.options) as server:
+        made = run(server, [EVEN, ORDERED], "decisions")
+    (tmp_path / "results_refused.json").write_text(json.dumps(made, default=str))
+    assert math.isnan(made["results"][ORDERED]["score,none"])
+    notes = read_results([tmp_path]).notes
+    assert notes["text"].tolist() == [f"no score (NaN) in 1 task: {ORDERED}"]
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

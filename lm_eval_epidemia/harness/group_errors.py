@@ -171,6 +171,9 @@ def _write_beside(results: Any, noted: Noted) -> None:
             row["unseen_effect,none"] = _format_number(letters.effect)
         if task in noted.answered:
             row["answered,none"] = noted.answered[task]
+            # lm-eval writes no metric of a task without answers.
+            if not noted.answered[task] and "score" in list_leaves()[task].metrics:
+                row |= {"score,none": math.nan, "seen,none": 0.0}
 
 
 def _groups(tasks: Any) -> list[Any]:
