@@ -38,8 +38,8 @@ HELD = {}
 #: others have speeds, each measured by the script that is named there, commands, an example run as
 #: a doctest, replies of a server or of a run that is not kept, or need raw files.
 ELSEWHERE = """
-README.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
-docs/background/performance.md docs/guides/python.md docs/guides/served-models.md
+README.md docs/index.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
+docs/guides/performance.md docs/guides/python.md docs/guides/served-models.md
 docs/guides/your-own-survey.md
 """
 
@@ -191,7 +191,7 @@ def wordings():
     np.testing.assert_array_equal(*([metric(of, x, "score") for x in tasks] for of in folders))
 
 
-@held("docs/background/quick-look.md", "\nReal answers: ", whole=False)
+@held("docs/evidence/quick-look.md", "\nReal answers: ", whole=False)
 def quick_look():
     full = {of: score_of(f"real-model/{of}", f"epidemia_{of}")[0] for of in ("low", "high")}
     for of, score in full.items():
@@ -239,7 +239,7 @@ def people():
 
 
 # Fine-tuning.
-STUDY = "docs/guides/finetuning-study.md"
+STUDY = "docs/evidence/finetuning-study.md"
 NSDUH, HIGH = "epidemia_low_nsduh", "epidemia_high_nsduh"
 LIKELIHOOD = f"{NSDUH}_likelihood"
 DIAGNOSED = "l1 choice_mass order_bias"
