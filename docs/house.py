@@ -14,7 +14,7 @@ OFTEN, MOST = 3, 3
 
 TEXT = """# Contributing
 
-Here you learn how to test a change of the code, and where it goes.
+How to test a change of the code, and where it goes.
 
 [CONTRIBUTING](../../CONTRIBUTING.md) says how. <!-- from: CONTRIBUTING.md -->
 
