@@ -34,6 +34,7 @@ from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = find_record("nsduh")
 RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
+WRITER = re.search(r'WRITER="(.*)"', RECIPE)[1]
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
     for by in ("age", "race")
@@ -435,7 +436,8 @@ def stories(request, times):
 
 def test_the_recipe_with_a_served_model(tmp_path, raw):
     """The page's command, against a server: what is asked, how, and what is written again."""
-    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.M)
+    typed = re.sub(r"\\\n\s*", "", RECIPE).replace("$WRITER", WRITER)
+    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer local-chat.*)$", typed, re.M)
     with scripted(fault=stories) as server:
         for own, here in {
             "nsduh_2022.parquet": raw,
