@@ -37,9 +37,9 @@ HELD = {}
 #: others have speeds, each measured by the script that is named there, commands, an example run as
 #: a doctest, replies of a server or of a run that is not kept, or need raw files.
 ELSEWHERE = """
-README.md docs/index.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md benchmarks/README.md
-docs/evidence/measurements.md docs/guides/python.md docs/guides/served-models.md
-docs/guides/your-own-survey.md
+README.md docs/index.md docs/start/comparing.md docs/guides/report.md docs/guides/fresh.md
+benchmarks/README.md docs/evidence/measurements.md docs/guides/python.md
+docs/guides/served-models.md docs/guides/your-own-survey.md
 """
 
 
