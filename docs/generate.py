@@ -50,9 +50,8 @@ LISTED = re.compile(r"^- \[(.+?)\]\((.+?)\.md\): (.+(?:\n  .+)*)$", re.MULTILINE
 #: Pages of the site that stand for what is outside of docs, or a folder.
 STANDS_FOR = {
     ROOT / "README.md": DOCS / "index.md",
-    DOCS / "README.md": DOCS / "index.md",
-    ROOT / "CONTRIBUTING.md": DOCS / "background" / "contributing.md",
-    ROOT / "benchmarks" / "README.md": DOCS / "background" / "measurements.md",
+    ROOT / "CONTRIBUTING.md": DOCS / "evidence" / "contributing.md",
+    ROOT / "benchmarks" / "README.md": DOCS / "evidence" / "measurements.md",
 }
 #: First words of a command, and the language of the block that holds it.
 SHELL = re.compile(r"(export |epidemia |lm_eval |pip |python|accelerate |vllm |tests/|\.venv/)")
@@ -144,7 +143,7 @@ def _respondents() -> str:
         documented = NumpyDocString(getdoc(benchmark.answers) or "")["Parameters"]
         if says := [" ".join(of.desc) for of in documented if of.name == "kind"]:
             text = f"Kinds: {_code(benchmark.kinds)}. {_prose(says[0])}"
-            parts.append(f"## {benchmark.name.capitalize()}\n\n{text}")
+            parts.append(f"### {benchmark.name.capitalize()}\n\n{text}")
     names = _table(
         ("kind", "in reports"), ((f"`{kind}`", RESPONDENTS[kind]) for kind in RESPONDENTS)
     )

@@ -8,11 +8,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "lm_eval_epidemia"
-PAGE = ROOT / "docs" / "background" / "house.md"
+PAGE = ROOT / "docs" / "evidence" / "contributing.md"
 #: A room hands on the classes that at least this many files of other rooms import, at most three.
 OFTEN, MOST = 3, 3
 
-TEXT = """# The house
+TEXT = """# Contributing
+
+How to test a change of the code, and where it goes.
+
+[CONTRIBUTING](../../CONTRIBUTING.md) says how. <!-- from: CONTRIBUTING.md -->
+
+## Which room imports which
 
 A *room* is a folder of the package. It imports only from rooms above it. Each room's line ends in
 its name; a dot on the line, below another room's name, says that it imports from that room:
@@ -27,8 +33,7 @@ its name; a dot on the line, below another room's name, says that it imports fro
 |---|---|---|
 {table}
 
-[Contributing](../../CONTRIBUTING.md) says where to add what. `docs/house.py` writes this page from
-the code.
+`docs/house.py` writes this page from the code.
 """
 
 

@@ -27,7 +27,7 @@ WRITTEN = sorted(
 #: The pages of the four shelves, by shelf.
 SHELVES = {
     shelf: sorted((ROOT / "docs" / shelf).glob("*.md"))
-    for shelf in ("start", "guides", "reference", "background")
+    for shelf in ("start", "guides", "reference", "evidence")
 }
 #: Where a command may stand: an indented line, a notebook's cell, or text between backticks.
 COMMAND = re.compile(r"^(?:    |!)(epidemia .+)$|`(epidemia [^`]+)`", re.MULTILINE)
@@ -66,7 +66,7 @@ def test_pages_are_of_one_sitting_and_merged():
 
 
 def test_the_house_is_drawn_from_the_code():
-    page = (ROOT / "docs" / "background" / "house.md").read_text()
+    page = (ROOT / "docs" / "evidence" / "contributing.md").read_text()
     drawn = runpy.run_path(str(ROOT / "docs" / "house.py"))["page"]()
     assert page == drawn, "run: python docs/house.py"
     assert len(page.split()) <= 500
@@ -107,7 +107,7 @@ def test_tasks_and_groups_exist():
 
 
 def test_the_published_numbers_are_those_that_its_code_prints():
-    page = (ROOT / "docs" / "background" / "reproduce.md").read_text()
+    page = (ROOT / "docs" / "evidence" / "reproduce.md").read_text()
     code = re.search(r"```python\n(.*?)```", page, re.DOTALL)
     shown = re.search(r"```text\n(.*?)```", page, re.DOTALL)
     printed = subprocess.run(
@@ -122,7 +122,7 @@ def test_the_citation_is_of_this_version_and_names_the_study():
     (study,) = cited["references"]
     # Plain text differs in line breaks and emphasis only.
     page = " ".join(
-        (ROOT / "docs" / "background" / "reproduce.md").read_text().replace("\n>", "\n").split()
+        (ROOT / "docs" / "evidence" / "reproduce.md").read_text().replace("\n>", "\n").split()
     )
     assert study["title"] in page
     assert study["identifiers"][0]["value"] in page

@@ -33,7 +33,7 @@ from lm_eval_epidemia.surveys.catalogue import find_record
 from lm_eval_epidemia.surveys.microdata import MISSING, load_microdata
 
 NSDUH = find_record("nsduh")
-RECIPE = (REPOSITORY / "docs" / "guides" / "finetuning.md").read_text(encoding="utf-8")
+RECIPE = re.sub(r"\\\n *", "", (REPOSITORY / "docs/guides/finetuning.md").read_text("utf-8"))
 LOW = [
     f"epidemia_low_nsduh_{drug}_ever_by_{by}"
     for by in ("age", "race")
@@ -435,11 +435,11 @@ def stories(request, times):
 
 def test_the_recipe_with_a_served_model(tmp_path, raw):
     """The page's command, against a server: what is asked, how, and what is written again."""
-    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer local-chat.*)$", RECIPE, re.M)
+    (line,) = re.findall(r"^    (epidemia finetune notes .*--writer \$WRITER.*)$", RECIPE, re.M)
     with scripted(fault=stories) as server:
         for own, here in {
             "nsduh_2022.parquet": raw,
-            "MODEL": "any",
+            "$WRITER": "local-chat-completions,model=any",
             "http://HOST/v1/chat/completions": server.url(),
             "data/written": tmp_path / "written",
             "--n 2500": "--n 200",

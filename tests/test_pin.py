@@ -140,5 +140,5 @@ def test_lm_eval_still_needs_the_start_up_hook(tmp_path):
     )
     assert not (alone or models), (
         f"{INSTALLED} finds by entry points: our tasks {alone}, our models {models}. Where both "
-        'are True, see "When the hook can go" in docs/background/discovery.md'
+        'are True, see "When the hook can go" in docs/evidence/discovery.md'
     )

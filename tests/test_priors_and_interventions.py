@@ -455,7 +455,7 @@ def test_means_are_the_printed_numbers_weighted_over_effects_and_relations():
     table = published.load_printed().query("table in ('7', '10')")
     shares = table.accuracy * np.where(table.graph == "bivariate", 2, 3) / 22
     means = shares.groupby([table.way, table.model, table.names]).sum().to_dict()
-    page = (REPOSITORY / "docs/background/reproduce-others.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs/evidence/reproduce-others.md").read_text(encoding="utf-8")
     for model in ("GPT-3.5", "GPT-4", "GPT-4-turbo", "LLaMA-2"):
         cells = [model]
         for way, theirs in (("intervention", "plain"), ("substitution", "substitution")):

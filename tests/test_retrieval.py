@@ -1,4 +1,4 @@
-"""The recipe of docs/reference/likelihood.md: a proxy that searches, and the two runs paired."""
+"""The recipe of docs/reference/letters.md: a proxy that searches, and the two runs paired."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def answers():
 
 
 def test_the_proxy_of_the_page_finds_what_the_plain_model_does_not_know(tmp_path, monkeypatch):
-    page = (REPOSITORY / "docs" / "reference" / "likelihood.md").read_text()
+    page = (REPOSITORY / "docs" / "reference" / "letters.md").read_text()
     (code,) = re.findall(r"```python\n(import json\nfrom http.server.*?)```", page, re.DOTALL)
     known = answers()
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")

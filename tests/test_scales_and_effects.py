@@ -28,7 +28,7 @@ HOME = "epidemia_high_scf_home_ownership_by_age_race"
 OWNED = "epidemia_high_scf_home_ownership_by_age_education"
 EDUCATION = "epidemia_low_acs_education_by_age"
 TOBACCO = "epidemia_world_factbook_tobacco_by_country_sex"
-BACKGROUND = REPOSITORY / "docs" / "background"
+EVIDENCE = REPOSITORY / "docs" / "evidence"
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_drawn_answers_are_left_out(runs):
 
 def test_the_examples_of_the_page_are_their_own_arithmetic():
     """Two graphs that agree in all that is seen and not under do(), by enumeration; tutoring."""
-    page = (BACKGROUND / "hierarchy.md").read_text()
+    page = (EVIDENCE / "hierarchy.md").read_text()
     # P(z | x), which is P(x | z) too, and P(y | z). Fork: X <- Z -> Y; chain: X -> Z -> Y.
     linked, y_of = np.array([[0.9, 0.1], [0.1, 0.9]]), np.array([[0.875, 0.125], [0.125, 0.875]])
     fork, chain = (np.einsum(of, linked, y_of) / 2 for of in ("zx,zy->xzy", "xz,zy->xzy"))

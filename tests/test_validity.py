@@ -161,7 +161,7 @@ def test_where_the_shipped_cells_differ_from_the_closed_subset():
     }
 
 
-PAGE = REPOSITORY / "docs" / "background" / "anchors.md"
+PAGE = REPOSITORY / "docs" / "evidence" / "anchors.md"
 
 
 def score_of_mean(name):

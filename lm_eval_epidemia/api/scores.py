@@ -229,7 +229,7 @@ def calibration_line(beliefs: Mapping[str, Any]) -> Tilt:
     Returns
     -------
     Tilt
-        ``tilt``, ``slope`` and their errors; see docs/background/scales.md. Beliefs equal to the
+        ``tilt``, ``slope`` and their errors; see docs/evidence/scales.md. Beliefs equal to the
         population have slope 1 and tilt 0; the survey's own figures contain its errors, and have a
         slope above 1.
 

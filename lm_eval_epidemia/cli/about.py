@@ -291,7 +291,7 @@ def _source(truth: Truth, task: Task) -> None:
     _say("licence", source.licence)
     if task.number is not None:
         place = f"number {task.number} in the list of {task.group}"
-        _say("published", f"{place} (docs/background/reproduce.md)")
+        _say("published", f"{place} (docs/evidence/reproduce.md)")
 
 
 def _survey(survey: Record, every: bool) -> None:

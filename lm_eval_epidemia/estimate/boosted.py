@@ -77,7 +77,7 @@ def seeds_of_replicate(units: int) -> int:
     """Return over how many choices of folds a joint replicate is averaged.
 
     Enough that the remaining noise of the folds is small compared with sampling error; this noise
-    is larger in smaller surveys (docs/background/sensitivity.md has the measurements).
+    is larger in smaller surveys (docs/evidence/anchors.md has the measurements).
     """
     return 4 if units < SMALL else 1
 

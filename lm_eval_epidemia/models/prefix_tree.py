@@ -30,7 +30,7 @@ BLOCK = 128
 ALIGNED = 8
 
 #: A multiply-add of attention costs as much as this many of the weights (softmax, mask and copies
-#: of keys included): a rough fit (docs/background/performance.md).
+#: of keys included): a rough fit (docs/guides/performance.md).
 ATTENTION = 1.5
 
 

@@ -10,7 +10,7 @@ Measurement Error Models, 1987, section 1.1). So we subtract from the variance o
 that its error e adds, ``E S(x, e)``, which the replicates estimate: ``N = mean_b S(x_b, x_b - x)``.
 If errors do not depend on the truth, this is their variance. If an estimator flattens differences,
 as boosting does, it is smaller and can be negative, but does not correct the whole flattening
-(docs/background/scales.md). The truth is itself one sample, in which rare
+(docs/evidence/scales.md). The truth is itself one sample, in which rare
 answers look rarer than they are, and rare answers are noisier. The resulting excess of N is
 estimated from samples drawn from samples, and subtracted: ``2 N - mean_bj S(x_bj, x_bj - x_b)``.
 

@@ -4,7 +4,7 @@ lm-eval 0.4.13 has no way for a package to announce its tasks. Installed beside 
 file ``lm_eval_epidemia_startup.pth`` makes the interpreter import it at start. It only puts a
 watcher on ``sys.meta_path``; the work is done by ``lm_eval_epidemia.harness.discovery`` when, and
 only when, lm-eval is imported. ``EPIDEMIA_AUTOLOAD=0`` (or false, no, off, or empty) switches it
-off. See docs/background/discovery.md.
+off. See docs/evidence/discovery.md.
 """
 
 import os

@@ -10,7 +10,8 @@ class Numbered(Letters):
 
     def rows(self, truth, variant):
         order = orderings(len(truth.levels), "1")[0]
-        answers = "\n".join(f"{number}. {level}" for number, level in enumerate(truth.levels, 1))
+        numbered = enumerate(truth.levels, 1)
+        answers = "\n".join(f"{number}. {level}" for number, level in numbered)
         for cell, question in enumerate(self.questions(truth, variant)):
             text = f"{question}\n{answers}\nAnswer:"
             yield {"cell": cell, "order": list(order), "design": "1", "prompt": text}
