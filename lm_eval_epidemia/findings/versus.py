@@ -145,8 +145,8 @@ def compare_models(
         raise EpidemiaError("\n".join(dict.fromkeys([why, *notes])))
     settings = settings_of_runs(results.runs).drop(columns=[*OF_THE_MODEL], errors="ignore")
     asked = {run: {*of["task"]} for run, of in results.scores.groupby("run")}
-    pairs = product(first.runs, second.runs)
-    alike = (pair for pair in pairs if asked.get(pair[0], set()) & asked.get(pair[1], set()))
+    couples = product(first.runs, second.runs)
+    alike = (pair for pair in couples if asked.get(pair[0], set()) & asked.get(pair[1], set()))
     both = settings.loc[[*next(alike, (first.runs[0], second.runs[0]))]].items()
     unlike = {str(key): (a, b) for key, (a, b) in both if a != b}
     return Versus(first, second, ours, others, unlike, notes)
