@@ -291,7 +291,7 @@ def _compare_values(
     """Return the rows of a model and group: every value over the common tasks, and all."""
     wide = of.pivot(index=KEY, columns="asked", values="value").dropna()
     wide = wide[[value for value in SETTINGS[setting].values() if value in wide]]
-    changed = [any(_changes(setting, x, task) for x in wide.columns[1:]) for task, *_ in wide.index]
+    changed = [any(_changes(setting, x, task) for x in wide) for task, *_ in wide.index]
     wide = wide[changed]
     if wide.shape[1] < 2 or wide.empty:
         return []
@@ -300,7 +300,8 @@ def _compare_values(
     rows = means.reset_index().rename(columns={"value": "score"}).to_dict("records")
     tasks = [LeafKey(task, way) for task, way, _ in wide.index]
     for row in rows[1:]:
-        of_row = [task for task in tasks if _changes(setting, row["asked"], task.task)]
+        pair = (wide.columns[0], row["asked"])
+        of_row = [task for task in tasks if any(_changes(setting, x, task.task) for x in pair)]
         row["apart"] = _distance_between(made, rows[0]["run"], row["run"], of_row)
     # What is known of the first run's tasks, as they were asked there.
     known = common[common["run"] == rows[0]["run"]].set_index(KEY)["known"].loc[wide.index]
