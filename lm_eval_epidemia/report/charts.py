@@ -307,6 +307,54 @@ def draw_stated() -> Any:
     ).properties(width=420, height=alt.Step(26))
 
 
+def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
+    """Draw a survey's curve, its band, and models over one condition, small and without a script.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        As of `findings.start.Question`, with what is said of each on hover (``says``).
+    answers : DataFrame
+        ``given``, ``who`` ("best", "middle" or ""), ``run`` and ``value``: all models are lines, of
+        which the sheet of the page shows those that are chosen.
+    """
+    years = cells["given"].str.fullmatch(r"\d+").all()
+    if years:
+        cells, answers = (of.astype({"given": int}) for of in (cells, answers))
+    look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
+    if years:
+        how = alt.Axis(values=[*range(0, 120, 10)], grid=False, format="d", **look)
+        x: Any = alt.X("given:Q", scale=alt.Scale(nice=False, zero=False), axis=how)
+    else:
+        how = alt.Axis(labelOverlap="greedy", labelSeparation=8, labelLimit=90, **look)
+        x = alt.X("given:N", sort=[*cells["given"]], axis=how)
+    top = float(max(answers["value"].max(), cells["high"].max()))
+    ends = alt.Scale(domain=[0, min(1.08 * top, 1)], nice=False)
+
+    def at(name: str) -> Any:
+        return alt.Y(name, scale=ends, axis=alt.Axis(format="%", tickCount=3, **look))
+
+    base, lines = alt.Chart(_data(cells)).encode(x=x), alt.Chart(_data(answers)).encode(x=x)
+    own = [
+        lines.transform_filter(f"datum.who == '{who}'").mark_line(color=colour, strokeWidth=2)
+        for who, colour in (("middle", ORANGE), ("best", BLUE))
+    ]
+    dots = False if years else alt.OverlayMarkDef(color=INK, size=18)
+    wide = NARROW / max(len(cells) - 1, 1)
+    layers = [
+        base.mark_area(color=GREY, opacity=0.3).encode(y=at("low:Q"), y2="high:Q"),
+        base.mark_line(**DASHED, strokeWidth=1.5).encode(y=at("average:Q")),
+        # All models, in the order of the rows.
+        lines.mark_line(color=PURPLE, strokeWidth=2)
+        .encode(y=at("value:Q"), detail="run:N")
+        .properties(name="every"),
+        *(line.encode(y=at("value:Q")) for line in own),
+        base.mark_line(color=INK, strokeWidth=2.5, point=dots).encode(y=at("truth:Q")),
+        base.mark_rule(opacity=0, strokeWidth=wide).encode(description="says:N"),
+    ]
+    return alt.layer(*layers).properties(width=NARROW, height=135)
+
+
 def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
     data = _data(frame.assign(place=range(len(frame))))
@@ -332,6 +380,9 @@ MARKS = {"dot": _dots, "line": _line, "bar": _bars, "area": _area, "arrow": _arr
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
+#: Begins what a mark says on hover.
+SAID = "On hover: "
+
 #: What surrounds the marks has the colours of the page's text, and can be read on a phone.
 WORDS = {"labelColor": INK, "titleColor": INK}
 LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
@@ -348,6 +399,9 @@ CONFIG = {
 def svg(drawn: Any) -> str:
     """Write a figure as SVG, without invisible parts."""
     text = vl_convert.vegalite_to_svg(json.dumps(drawn.to_dict()))
+    # What is said of a place of a small picture is seen on hover.
+    hover = rf'<line aria-label="{SAID}([^"]*)"([^>]*)/>'
+    text = re.sub(hover, r"<line\2><title>\1</title></line>", text)
     unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
     text = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", text)
     return re.sub(r"(\.\d\d)\d+", r"\1", text)

@@ -34,7 +34,7 @@ from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
-from lm_eval_epidemia.report.site import method, models, tasks
+from lm_eval_epidemia.report.site import method, models, start, tasks
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
@@ -48,18 +48,33 @@ OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "tas
 #: Those of maps, where something was asked about countries.
 OF_MAPS = ("map.js", "map.css")
 
-#: The menu.
-PAGES = (
-    ("index.html", "Scores"),
-    ("explorer.html", "Tasks"),
-    ("findings.html", "Findings"),
-    ("interventions.html", "Interventions"),
-    ("quantities.html", "Expectations"),
-    ("method.html", "Method"),
+#: The menu; pages that are not there are left out of it.
+MENU = {
+    "index.html": "Models",
+    "explorer.html": "Questions",
+    "people.html": "People and places",
+    "hierarchy.html": "Kinds of knowledge",
+    "method.html": "Method",
+    "findings.html": "More tables",
+}
+
+#: Findings on people and places, and on other kinds of knowledge, which have an index of their own.
+ABOUT_PEOPLE = ("survey", "domain", "dimension", "places", "regions", "years", "course", "people")
+ABOUT_KINDS = (
+    *("interventions", "shortcut", "memorisation", "notices", "nodes", "names"),
+    *("wins", "priors", "quartiles", "uncertainty", "year-lived"),
 )
 
 #: The findings that a model's page shows its rows of.
 OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "calibration")
+
+#: Pages beside the findings: of other kinds of knowledge, by benchmark; of replies; of any site.
+KNOWLEDGE = {
+    "intervention": ("interventions.html", "Interventions", "Every graph, prompts and answers."),
+    "prior": ("quantities.html", "Expectations", "What models expect, quantity by quantity."),
+}
+REPLIES = ("replies.html", "Replies", "What models wrote, and the answers read from it.")
+EVERYWHERE = (("surveys.html", "Surveys", "Where the truths come from."),)
 
 #: What is not a page of its own: programs read it.
 NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
@@ -94,7 +109,7 @@ def build_site(results: Results, out: Path) -> Path:
     out = out.resolve()
     with folders.rewrite_folder(out, MARKER) as temporary:
         _write_pages(temporary, results)
-    return out / PAGES[0][0]
+    return out / "index.html"
 
 
 def _write_pages(folder: Path, results: Results) -> None:
@@ -114,26 +129,31 @@ def _write_pages(folder: Path, results: Results) -> None:
     shown = tasks.make_tasks_page(results, write)
     mapped, can_open = shown["mapped"], shown["files"]
     _assets(folder / "assets", mapped)
-    first, scores = make_headline(results), made["leaderboard"]
-    of_groups = scores.table["group"].map(list_groups())
-    boards = [
-        (board.finding, replace(scores, table=scores.table[of_groups == board.benchmark]))
-        for board in first.boards
-    ]
-    said = {"sentences": first.sentences, "notes": list_notes(results)}
-    page("index.html", **said, boards=boards, scores=scores)
-    page("explorer.html", **shown)
-    in_task = tasks.specifications(mapped)
-    page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
-    listed = []
+    listed = {}
     for name, finding in made.items():
         if len(finding.table) and name not in NO_PAGE:
             says = (find(name).__doc__ or "").splitlines()[0]
-            file = f"finding-{name}.html"
-            listed.append((file, finding.title, says))
-            page(file, "finding.html", finding=finding, says=says)
-    kept = models.collect_replies(results)
-    page("findings.html", listed=listed, replies=bool(kept))
+            listed[name] = f"finding-{name}.html", finding.title, says
+    about = {
+        page: [listed[name] for name in names if name in listed]
+        for page, names in (("people.html", ABOUT_PEOPLE), ("hierarchy.html", ABOUT_KINDS))
+    }
+    first, kept = make_headline(results), models.collect_replies(results)
+    asked = {board.benchmark.name: board.sentences[0] for board in first.boards}
+    about["hierarchy.html"] += [of for name, of in KNOWLEDGE.items() if name in asked]
+    environment.globals["menu"] = [of for of in MENU.items() if about.get(of[0], True)]
+    of_start = start.make_start_page(results, files)
+    of_start["sentences"] = of_start["sentences"] or first.sentences
+    page("index.html", **of_start, notes=list_notes(results))
+    if about["people.html"]:
+        page("people.html", "findings.html", title=MENU["people.html"], listed=about["people.html"])
+    page("explorer.html", **shown)
+    in_task = tasks.specifications(mapped)
+    page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
+    for name, (file, _, says) in listed.items():
+        page(file, "finding.html", finding=made[name], says=says)
+    more = [*listed.values(), *(EVERYWHERE if not kept else (REPLIES, *EVERYWHERE))]
+    page("findings.html", title=MENU["findings.html"], listed=more)
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
         for name, file in of_models.items():
@@ -147,12 +167,13 @@ def _write_pages(folder: Path, results: Results) -> None:
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))
-    page(
-        "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
-    )
-    page("interventions.html", **examples(results))
-    stated = charts.draw_stated().to_dict()
-    page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
+    if about["hierarchy.html"]:
+        page("hierarchy.html", said=asked, listed=about["hierarchy.html"])
+    if "intervention" in asked:
+        page("interventions.html", **examples(results))
+    if "prior" in asked:
+        stated = charts.draw_stated().to_dict()
+        page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
@@ -198,7 +219,6 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
     environment.globals |= {
         "version": __version__,
         "made_from": f"{counted} ({plural(len(results.files), 'result file')})",
-        "menu": PAGES,
     }
     return environment
 

@@ -128,7 +128,7 @@ window.epidemia = (() => {
       tables[element.id] = new DataTable(element, {
         paging: false, info: false, searching: true, order: [], autoWidth: false,
         columnDefs: [{ targets: "number", type: "blank-last", orderSequence: ["desc", "asc"] }],
-        layout: { topStart: many || element.dataset.sortable === "search" ? "search" : null, topEnd: null },
+        layout: { topStart: (many && element.dataset.sortable !== "plain") || element.dataset.sortable === "search" ? "search" : null, topEnd: null },
         language: { search: "Filter:" },
       });
     }
@@ -136,8 +136,40 @@ window.epidemia = (() => {
     document.dispatchEvent(new Event("tables-ready"));
   }
 
+  // The start page: rows on demand, and one more model in its pictures and first in its topics.
+  function start() {
+    document.querySelectorAll("[data-all]").forEach((button) => button.addEventListener("click", () => {
+      button.parentElement.classList.remove("few");
+      button.remove();
+    }));
+    const chosen = document.getElementById("chosen");
+    chosen?.addEventListener("change", () => {
+      const lines = read("lines"), column = read("order").indexOf(Number(chosen.value)) + 1;
+      document.querySelectorAll(".tile").forEach((tile, n) => {
+        const place = read("tiles")[n].indexOf(Number(chosen.value));
+        tile.querySelectorAll(".every_marks path").forEach((path, at) => path.classList.toggle("chosen", chosen.value && at === place));
+        const [where, who] = tile.querySelectorAll("p > *");
+        [where.textContent, who.textContent] = lines[n][chosen.value] ?? lines[n][""];
+        who.classList.toggle("chosen", chosen.value in lines[n] && chosen.value !== "");
+      });
+      if (!chosen.value || !tables.topics) return;
+      tables.topics.order([column, "desc"]).draw();
+    });
+  }
+
+  // A topic of the start page leads to its questions among all.
+  document.addEventListener("tables-ready", () => {
+    const topic = new URLSearchParams(location.hash.slice(1)).get("topic"), table = tables.tasks;
+    if (!topic || !table) return;
+    table.search.fixed("topic", (_text, _data, n) => table.row(n).node().dataset.task.includes(`_${topic}_by_`)).draw();
+    const every = make("button", { type: "button" }, `Not only ${topic.replaceAll("_", " ")}`);
+    every.addEventListener("click", () => { table.search.fixed("topic", null).draw(); every.remove(); });
+    document.querySelector(".filters").append(every);
+  });
+
   document.addEventListener("DOMContentLoaded", () => {
     buttons();
+    start();
     figuresInSight();
     sortable();
   });
