@@ -12,24 +12,18 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.prompts import find_variables
-from lm_eval_epidemia.benchmarks import find_tasks, in_way, list_groups, list_leaves, list_unions
+from lm_eval_epidemia.benchmarks import Benchmark, find_tasks, in_way, list_groups, list_leaves
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import mean
+from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.headline import choose_runs
-from lm_eval_epidemia.findings.leaderboard import (
-    TOGETHER,
-    leaderboard_table,
-    ordered_groups,
-    pool_of,
-)
 from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_task
-from lm_eval_epidemia.results.decode import LeafKey, leaf
+from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_outcome, describe_task
+from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
@@ -54,12 +48,11 @@ class Panel(NamedTuple):
 
     Attributes
     ----------
-    title, group : str
-    ends : tuple of float
-        Of the scale.
+    title : str
+    benchmark : Benchmark
     rows : DataFrame
-        A row per run, as in the leaderboard, with ``why`` it is not ranked (or ""), ``own``
-        settings, and whether it is ``trained`` on these questions.
+        A row per run, as in the leaderboard, with its ``name``, ``why`` it is not ranked (or ""),
+        its ``own`` settings, and whether it is the ``usual`` run of its model.
     common : list of str
         Settings of all these runs.
     folded : list of str
@@ -67,8 +60,7 @@ class Panel(NamedTuple):
     """
 
     title: str
-    group: str
-    ends: tuple[float, float]
+    benchmark: Benchmark
     rows: pd.DataFrame
     common: list[str]
     folded: list[str]
@@ -79,8 +71,8 @@ class Question(NamedTuple):
 
     Attributes
     ----------
-    task, title, answer, condition : str
-        `condition` is the name of the condition, `answer` the drawn level.
+    task, survey, title, answer, condition : str
+        `condition` is the name of the condition, `answer` the drawn level (empty if "Yes").
     cells : DataFrame
         By level of the condition (``given``): ``truth``, ``low``, ``high``, and ``average``.
     answers : dict of int to ndarray
@@ -110,125 +102,123 @@ class Start(NamedTuple):
         The first is what the sentences are about.
     compared : list of int
         Runs of the first panel, one per model, the best first.
+    drawn : list of int
+        Those whose answers are in the questions; others, if none of them has any.
     questions : list of Question
     topics : DataFrame
         A row per outcome, a column per compared run: mean error in percentage points.
-    missing : str
-        Whose answers are not known.
     """
 
     sentences: list[str]
     panels: list[Panel]
     compared: list[int]
+    drawn: list[int]
     questions: list[Question]
     topics: pd.DataFrame
-    missing: str
 
 
 def make_start(results: Results) -> Start:
     """Choose what the first page shows."""
-    table = leaderboard_table(results)
+    table = leaderboard.leaderboard_table(results)
     rows, scores = table[table["run"] >= 0], mean.group_scores(results.scores)
     whose = results.runs.reindex(columns=["model", "settings", "kind", "limit"]).fillna("")
     rows = rows.drop(columns=["model", "kind"], errors="ignore").join(whose, on="run")
-    known = scores[scores["value"].notna()]
-    asked = known.groupby(["run", "group"]).agg(
-        set=("task", frozenset), asked_as=("asked_as", lambda of: "|".join(sorted({*of})))
-    )
-    rows = rows.join(asked, on=["run", "group"])
-    panels = []
-    for group in ordered_groups(rows["group"]):
-        alike = rows[rows["group"] == group].groupby(["set", "limit"], sort=False, dropna=False)
+    asked = scores[scores["value"].notna()].groupby(["run", "group"])
+    asked = asked.agg(set=("task", frozenset), asked_as=("asked_as", lambda of: "|".join({*of})))
+    rows, panels = rows.join(asked, on=["run", "group"]), list[Panel]()
+    for group in leaderboard.ordered_groups(rows["group"]):
+        alike = rows[rows["group"] == group].groupby(["set", "limit"], sort=False)
         parts = sorted(alike, key=lambda part: (-len(part[0][0]), part[0][1], -len(part[1])))
-        panels += [_make_panel(results, of, tasks, limit) for (tasks, limit), of in parts]
-    for panel in [panel for panel in panels if _is_leading(panel)][:1]:
-        panels.remove(panel)
-        panels.insert(0, panel)
-    if not panels or not list_groups()[panels[0].group].of_surveys:
-        return Start([], panels, [], [], pd.DataFrame(), "")
+        panels += [_make_panel(results, of, str(group), *key) for key, of in parts]
+    # A first page is about what somebody untrained answered.
+    about = [
+        n for n, of in enumerate(panels) if of.benchmark.of_surveys and "" in {*of.rows["why"]}
+    ]
+    panels.insert(0, panels.pop(about[0] if about else 0)) if panels else None
+    if not panels or not panels[0].benchmark.of_surveys:
+        return Start([], panels, [], [], [], pd.DataFrame())
     first = panels[0].rows
     compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
-    sentences = _say(results, first.set_index("run").loc[compared], panels[0].group)
+    first = first.set_index("run").loc[compared]
+    topics = _find_topics(results, compared, first["group"].iloc[0])
     trained = {*rows["run"][rows["trained"].eq(True)]}
-    questions, missing = _choose_questions(results, compared, trained)
-    topics = _find_topics(results, compared, panels[0].group)
-    return Start(sentences, panels, compared, questions, topics, missing)
+    drawn, questions = _choose_questions(results, compared, trained)
+    sentences = _say(results, first)
+    if len(topics):
+        least = describe_outcome(str(topics.index[0])).lower()
+        off = f"{topics.iloc[0, 0]:.0f} percentage points"
+        sentences.append(f"{first['name'].iloc[0]} is furthest off on “{least}”: {off}.")
+    return Start(sentences, panels, compared, drawn, questions, topics)
 
 
-def _is_leading(panel: Panel) -> bool:
-    """Whether a first page can be about a panel: somebody untrained answered it."""
-    return panel.group in TOGETHER and bool((panel.rows["why"] == "").any())
-
-
-def _make_panel(results: Results, rows: pd.DataFrame, tasks: frozenset[str], limit: str) -> Panel:
+def _make_panel(
+    results: Results, rows: pd.DataFrame, group: str, tasks: frozenset[str], limit: str
+) -> Panel:
     """Say of every run of a panel why it is not ranked, and put it in its place."""
-    kinds, group = rows["kind"], str(rows["group"].iloc[0])
-    kind = "run" if (kinds == "run").any() else "respondent"
-    named = [respondent(AVERAGES), respondent(UNIFORM)]
+    kind = "run" if (rows["kind"] == "run").any() else "respondent"
     # The tick of averages and the end of the scale say the same.
-    rows = rows[(kinds == kind) | ~rows["model"].isin(named)]
+    known = rows["model"].isin([respondent(AVERAGES), respondent(UNIFORM)])
+    rows = rows[(rows["kind"] == kind) | ~known]
     trained, silent = rows["trained"].eq(True), rows["silent"].eq(True)
     usual = rows["run"].isin(choose_runs(results, rows).index)
-    can = (rows["kind"] == kind) & ~silent & ~trained
-    way = rows["asked_as"][can & usual].mode()
-    because = {
-        "": can & rows["asked_as"].isin(way[:1]) & ~rows["changed"].eq(True),
+    can = (rows["kind"] == kind) & ~silent & ~trained & ~rows["changed"].eq(True)
+    reasons = {
+        "": can & rows["asked_as"].isin(rows["asked_as"][can & usual].mode()[:1]),
         "does not answer": silent,
         "trained on these questions": trained,
-        "published by others, in their own wording": rows["kind"] == "published",
+        "published, in its own wording": rows["kind"] == "published",
         "reference": rows["kind"] == "respondent",
         "its scores do not match its distances": rows["changed"].eq(True),
     }
-    why = np.select([*because.values()], [*because], "asked in another way")
+    why = np.select([*reasons.values()], [*reasons], "asked in another way")
     lead = list_groups()[group].lead
-    rows = rows.assign(why=why, trained=trained, usual=usual, last=trained * 1 + (why != ""))
+    rows = rows.assign(why=why, usual=usual, name=rows["model"].map(without_kind))
+    rows["last"] = trained * 1 + (why != "")
     rows = rows.sort_values(["last", "value"], ascending=[True, not lead.higher_is_better])
-    told = [[word for word in text.split(", ") if word] for text in rows["settings"]]
+    told = [[*filter(None, text.split(", "))] for text in rows["settings"]]
     common = [word for word in told[0] if len(told) > 1 and all(word in of for of in told)]
     rows["own"] = [[word for word in of if word not in common] for of in told]
     is_zero = (rows["value"] == lead.low) & ~(rows["error"] > 0)
     mute = (rows["silent"].eq(True) | is_zero) & (rows["kind"] == "run")
-    if mute.all():
-        return Panel(_title(group, tasks, limit), group, (lead.low, lead.high), rows, common, [])
+    mute &= not mute.all()
     says = rows["why"].where(rows["silent"].eq(True), f"{lead.low:g} in all")[mute]
-    folded = [f"{few([*of.unique()])}: {said}" for said, of in rows["model"][mute].groupby(says)]
-    ends = lead.low, lead.high
-    return Panel(_title(group, tasks, limit), group, ends, rows[~mute], common, folded)
+    folded = [f"{few([*of.unique()])}: {said}" for said, of in rows["name"][mute].groupby(says)]
+    return Panel(_title(group, tasks, limit), list_groups()[group], rows[~mute], common, folded)
 
 
 def _title(group: str, tasks: frozenset[str], limit: str) -> str:
     """Name a set of questions in words."""
-    says, of_surveys = describe_group(group), list_groups()[group].of_surveys
     try:
-        every = max(len(list_unions().get(group) or find_tasks(group)), len(tasks))
+        every = max(len(find_tasks(group)), len(tasks))
     except EpidemiaError:
         every = len(tasks)  # no truth of them can be used here
     facets = [of.entry.facets for of in list_leaves().values() if of.entry.name in tasks]
     surveys = {str(of.get("survey")).upper() for of in facets}
-    only = f", {surveys.pop()} only" if len(tasks) < every and len(surveys) == 1 else ""
-    number = plural(every, "question" if of_surveys else "task")
-    part = number if len(tasks) == every else f"{len(tasks)} of {number}"
-    first = f", the first {limit} conditions of each" if limit else ""
-    first = ", a part of each" if limit == "incomplete" else first
-    return f"{says[0].upper()}{says[1:]}{only}: {part}{first}"
+    says = describe_group(group)
+    says += f", {surveys.pop()} only" if len(tasks) < every and len(surveys) == 1 else ""
+    number = plural(every, "question" if list_groups()[group].of_surveys else "task")
+    says += f": {number if len(tasks) == every else f'{len(tasks)} of {number}'}"
+    if limit:
+        part = "a part" if limit == "incomplete" else f"the first {limit} conditions"
+        says += f", {part} of each"
+    return says[0].upper() + says[1:]
 
 
-def _say(results: Results, rows: pd.DataFrame, group: str) -> list[str]:
+def _say(results: Results, rows: pd.DataFrame) -> list[str]:
     """Say in one sentence who is best, compared with what; in another who is next."""
-    best = rows.iloc[0]
-    name, known = without_kind(best["model"]), best["averages"]
+    best, known = rows.iloc[0], rows["averages"].iloc[0]
     beside = "" if pd.isna(known) else f"; knowing only averages gets {known:.0f}"
     if len(rows) < 2:
-        return [f"{name} gets {best['value']:.0f} of 100{beside}."]
-    sentences = [f"{name} knows these surveys best: {best['value']:.0f} of 100{beside}."]
-    scores = comparable_scores(results)
-    scores = scores[scores["group"] == group]
+        return [f"{best['name']} gets {best['value']:.0f} of 100{beside}."]
+    scores, pool = comparable_scores(results), leaderboard.pool_of(results)
+    scores = scores[scores["group"] == best["group"]]
     one, two = (scores[scores["run"] == run] for run in rows.index[:2])
-    made, other = compare_scores(one, two, pool_of(results)), rows.iloc[1]
-    verdict = made.verdict if made else ""
-    shown = WORDS["differences"].get(verdict, WORDS["differences"]["not shown"])
-    told = f"{without_kind(other['model'])} comes second with {other['value']:.0f}"
-    return [*sentences, f"{told}: {shown}."]
+    made, other = compare_scores(one, two, pool), rows.iloc[1]
+    shown = WORDS["differences"].get(made.verdict if made else "", "the difference is not shown")
+    return [
+        f"{best['name']} knows these surveys best: {best['value']:.0f} of 100{beside}.",
+        f"{other['name']} comes second with {other['value']:.0f}: {shown}.",
+    ]
 
 
 def _find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFrame:
@@ -239,47 +229,38 @@ def _find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFr
     """
     scores = mean.add_metrics(results.scores, ("l1",))
     scores = scores[scores["run"].isin(runs) & (scores["group"] == group)]
-    outcomes = [
-        leaf(LeafKey(*of)).entry.declared for of in zip(scores["task"], scores["way"], strict=True)
-    ]
-    scores = scores.assign(
-        outcome=[getattr(of, "outcome", None) for of in outcomes], error=100 * scores["l1"] / 2
-    )
+    outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(scores)]
+    scores = scores.assign(outcome=outcomes, error=100 * scores["l1"] / 2)
     table = scores.pivot_table("error", "outcome", "run", sort=False).reindex(columns=[*runs])
     return table.sort_values(runs[0], ascending=False, kind="stable")
 
 
 def _choose_questions(
     results: Results, compared: Sequence[int], trained: Collection[int]
-) -> tuple[list[Question], str]:
+) -> tuple[list[int], list[Question]]:
     """Choose the questions that tell most: of each survey one, then others.
 
     At least one is such that all are wrong, if there is one.
     """
     made, _ = collect_answers(results, _is_drawable)
-    answered = {run for run, _ in made}
-    runs = [run for run in compared if run in answered]
-    names = results.runs["model"]
-    missing = few([names[run] for run in compared if run not in answered])
+    others = sorted({run for run, _ in made})
+    runs = [run for run in compared if run in others]
     # Without answers of who is compared, other models show what a question looks like: those that
     # were not trained on it first.
-    others = sorted(answered, key=lambda run: (run in trained, run))
     others = [run for run in others if run not in trained] or others
-    runs = runs or [*{names[run]: run for run in reversed(others)}.values()]
+    runs = runs or [*{results.runs["model"][run]: run for run in reversed(others)}.values()]
     tasks = dict.fromkeys(asked for run, asked in sorted(made) if run in runs)
-    drawn = (
-        _draw_question(of, {run: made[run, of].q for run in runs if (run, of) in made})
-        for of in tasks
-    )
+    drawn = [
+        _measure(of, {run: made[run, of].q for run in runs if (run, of) in made}) for of in tasks
+    ]
     found = sorted((of for of in drawn if of and of.worth > 0), key=lambda of: -of.worth)
-    first = {of.survey: of for of in reversed(found)}
-    chosen = sorted(first.values(), key=lambda of: -of.worth)[:DRAWN]
-    chosen += [of for of in found if of not in chosen][: DRAWN - len(chosen)]
-    if chosen and max(of.wrong for of in chosen) < WRONG:
-        worst = max(found, key=lambda of: of.wrong)
-        if worst.wrong >= WRONG:
-            chosen[-1] = worst
-    return chosen, missing
+    surveys = {of.survey: of for of in reversed(found)}
+    first = [of for of in found if of is surveys[of.survey]][:DRAWN]
+    chosen = first + [of for of in found if of is not surveys[of.survey]][: DRAWN - len(first)]
+    worst = max(found, key=lambda of: of.wrong, default=None)
+    if worst and worst.wrong >= WRONG > max(of.wrong for of in chosen):
+        chosen[-1] = worst
+    return [run for run in runs if any(run in of.answers for of in chosen)], chosen
 
 
 def _is_drawable(asked: LeafKey) -> bool:
@@ -290,7 +271,7 @@ def _is_drawable(asked: LeafKey) -> bool:
     return bool(find_variables(store.load_truth(asked.task))[given[0]].ordered)
 
 
-def _draw_question(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
+def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     """Measure how telling a question is, in the level that varies most."""
     truth = store.load_truth(asked.task)
     answers = {run: q for run, q in answers.items() if len(q) == len(truth.p)}
@@ -305,24 +286,13 @@ def _draw_question(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     worth = np.sqrt(np.maximum(varies - noise, 0)) * differ * (noise < LARGEST_NOISE**2)
     if len(truth.levels) == 2:
         worth = worth * [level not in NEGATIVE for level in truth.levels]
-    level, entry = int(np.argmax(worth)), leaf(asked).entry
-    cells = pd.DataFrame(
-        {
-            "given": [given for (given,) in truth.given],
-            "truth": truth.p[:, level],
-            "low": low[:, level],
-            "high": high[:, level],
-            "average": scoring.answer_marginal(weights, truth.p)[:, level],
-        }
-    )
-    return Question(
-        in_way(*asked),
-        truth.survey,
-        describe_task(entry),
-        "" if truth.levels[level] == "Yes" else truth.levels[level],
-        all_tasks()[asked.task].given[0],
-        cells,
-        {run: q[:, level] for run, q in answers.items()},
-        float(worth[level]),
-        float(off[:, level].min()),
-    )
+    at = int(np.argmax(worth))
+    average = scoring.answer_marginal(weights, truth.p)
+    columns = {"truth": truth.p, "low": low, "high": high, "average": average}
+    cells = pd.DataFrame({name: of[:, at] for name, of in columns.items()})
+    cells.insert(0, "given", [given for (given,) in truth.given])
+    answer = truth.levels[at].removeprefix("Yes")
+    about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry), answer
+    says = {run: q[:, at] for run, q in answers.items()}
+    condition = all_tasks()[asked.task].given[0]
+    return Question(*about, condition, cells, says, float(worth[at]), float(off[:, at].min()))

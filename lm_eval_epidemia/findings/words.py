@@ -37,19 +37,13 @@ def describe_scale(benchmark: Benchmark) -> str:
     return str(says) + error + benchmark.heading.removeprefix(benchmark.says)
 
 
-def describe_outcome(outcome: str, title: str = "") -> str:
+def describe_outcome(outcome: str) -> str:
     """Name what a question asks, in words: "Ever used marijuana"."""
-    says = WORDS["outcomes"].get(outcome) or title or outcome.replace("_", " ")
-    return f"{says[0].upper()}{says[1:]}"
-
-
-def describe_condition(condition: str) -> str:
-    """Name a condition in words: "age"."""
-    return str(WORDS["conditions"].get(condition, condition.replace("_", " ")))
+    return str(WORDS["outcomes"].get(outcome, outcome.replace("_", " ").capitalize()))
 
 
 def describe_task(entry: TaskEntry) -> str:
     """Name a question as a sentence: "Ever used marijuana, by age"."""
     of: Any = entry.declared
-    by = join_phrases([*dict.fromkeys(map(describe_condition, of.given))])
+    by = join_phrases([WORDS["conditions"].get(name, name) for name in of.given])
     return describe_outcome(of.outcome) + (f", by {by}" if by else "")

@@ -22,19 +22,20 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import list_groups, list_leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
-from lm_eval_epidemia.findings.leaderboard import list_notes
-from lm_eval_epidemia.findings.words import plain_name
+from lm_eval_epidemia.findings.words import describe_outcome, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
-from lm_eval_epidemia.report.site import method, models, start, tasks
+from lm_eval_epidemia.report.site import method, models, tasks
+from lm_eval_epidemia.report.site.start import make_start_page
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
@@ -48,36 +49,8 @@ OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "tas
 #: Those of maps, where something was asked about countries.
 OF_MAPS = ("map.js", "map.css")
 
-#: The menu; pages that are not there are left out of it.
-MENU = {
-    "index.html": "Models",
-    "explorer.html": "Questions",
-    "people.html": "People and places",
-    "hierarchy.html": "Kinds of knowledge",
-    "method.html": "Method",
-    "findings.html": "More tables",
-}
-
-#: Findings on people and places, and on other kinds of knowledge, which have an index of their own.
-ABOUT_PEOPLE = ("survey", "domain", "dimension", "places", "regions", "years", "course", "people")
-ABOUT_KINDS = (
-    *("interventions", "shortcut", "memorisation", "notices", "nodes", "names"),
-    *("wins", "priors", "quartiles", "uncertainty", "year-lived"),
-)
-
-#: The findings that a model's page shows its rows of.
-OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "calibration")
-
-#: Pages beside the findings: of other kinds of knowledge, by benchmark; of replies; of any site.
-KNOWLEDGE = {
-    "intervention": ("interventions.html", "Interventions", "Every graph, prompts and answers."),
-    "prior": ("quantities.html", "Expectations", "What models expect, quantity by quantity."),
-}
-REPLIES = ("replies.html", "Replies", "What models wrote, and the answers read from it.")
-EVERYWHERE = (("surveys.html", "Surveys", "Where the truths come from."),)
-
-#: What is not a page of its own: programs read it.
-NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
+#: The menu, and which findings have which pages, see there.
+PAGES: dict[str, Any] = read_yaml(__package__, "pages.yaml")
 
 #: Groups of tasks, as records list them.
 KINDS: tuple[Declared, ...] = ("low", "high", "extra")
@@ -131,29 +104,28 @@ def _write_pages(folder: Path, results: Results) -> None:
     _assets(folder / "assets", mapped)
     listed = {}
     for name, finding in made.items():
-        if len(finding.table) and name not in NO_PAGE:
+        if len(finding.table) and name not in PAGES["no_page"]:
             says = (find(name).__doc__ or "").splitlines()[0]
             listed[name] = f"finding-{name}.html", finding.title, says
-    about = {
-        page: [listed[name] for name in names if name in listed]
-        for page, names in (("people.html", ABOUT_PEOPLE), ("hierarchy.html", ABOUT_KINDS))
-    }
     first, kept = make_headline(results), models.collect_replies(results)
-    asked = {board.benchmark.name: board.sentences[0] for board in first.boards}
-    about["hierarchy.html"] += [of for name, of in KNOWLEDGE.items() if name in asked]
-    environment.globals["menu"] = [of for of in MENU.items() if about.get(of[0], True)]
-    of_start = start.make_start_page(results, files)
-    of_start["sentences"] = of_start["sentences"] or first.sentences
-    page("index.html", **of_start, notes=list_notes(results))
-    if about["people.html"]:
-        page("people.html", "findings.html", title=MENU["people.html"], listed=about["people.html"])
+    said, menu = {board.benchmark.name: board.sentences[0] for board in first.boards}, PAGES["menu"]
+    beside = {**dict.fromkeys(("surveys", *said), True), "replies": bool(kept)}
+    more = {name: of for name, of in PAGES["beside"].items() if beside.get(name)}
+    people, kinds = ([listed[of] for of in PAGES[x] if of in listed] for x in ("people", "kinds"))
+    kinds += [more[name] for name in said if name in more]
+    missing = {"people.html": not people, "hierarchy.html": not kinds}
+    environment.globals["menu"] = [of for of in menu.items() if not missing.get(of[0])]
+    page("index.html", **make_start_page(results, files, first.sentences))
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
     for name, (file, _, says) in listed.items():
         page(file, "finding.html", finding=made[name], says=says)
-    more = [*listed.values(), *(EVERYWHERE if not kept else (REPLIES, *EVERYWHERE))]
-    page("findings.html", title=MENU["findings.html"], listed=more)
+    page("findings.html", title="More tables", listed=[*listed.values(), *more.values()])
+    if people:
+        page("people.html", "findings.html", title="People and places", listed=people)
+    if kinds:
+        page("hierarchy.html", said=said, listed=kinds)
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
         for name, file in of_models.items():
@@ -161,17 +133,15 @@ def _write_pages(folder: Path, results: Results) -> None:
         titles = {name: leaf.entry.title for name, leaf in list_leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
-        shown_of = [made[name] for name in OF_MODEL]
+        shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
         of_model = models.make_model_page(results, model, can_open)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))
-    if about["hierarchy.html"]:
-        page("hierarchy.html", said=asked, listed=about["hierarchy.html"])
-    if "intervention" in asked:
+    if "intervention" in said:
         page("interventions.html", **examples(results))
-    if "prior" in asked:
+    if "prior" in said:
         stated = charts.draw_stated().to_dict()
         page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
@@ -211,7 +181,7 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"drawing": _edges, "figures": figures}
+    environment.filters |= {"drawing": _edges, "figures": figures, "outcome": describe_outcome}
     environment.filters["table"] = lambda finding, linked=files: render_table(finding, linked)
     environment.policies["json.dumps_function"] = lambda value, **_: to_script(value)
     runs = results.runs[results.runs["kind"] != "published"]

@@ -144,16 +144,15 @@ window.epidemia = (() => {
     }));
     const chosen = document.getElementById("chosen");
     chosen?.addEventListener("change", () => {
-      const lines = read("lines"), column = read("order").indexOf(Number(chosen.value)) + 1;
+      const run = Number(chosen.value || chosen.options[1].value), column = read("compared").indexOf(run) + 1;
       document.querySelectorAll(".tile").forEach((tile, n) => {
-        const place = read("tiles")[n].indexOf(Number(chosen.value));
-        tile.querySelectorAll(".every_marks path").forEach((path, at) => path.classList.toggle("chosen", chosen.value && at === place));
+        const line = read("lines")[n][run], place = read("tiles")[n].indexOf(run);
+        tile.querySelectorAll(".every_marks path").forEach((path, at) => path.classList.toggle("chosen", at === place));
         const [where, who] = tile.querySelectorAll("p > *");
-        [where.textContent, who.textContent] = lines[n][chosen.value] ?? lines[n][""];
-        who.classList.toggle("chosen", chosen.value in lines[n] && chosen.value !== "");
+        if (line) [where.textContent, who.textContent] = line;
+        who.classList.toggle("chosen", place > 0);
       });
-      if (!chosen.value || !tables.topics) return;
-      tables.topics.order([column, "desc"]).draw();
+      if (column) tables.topics?.order([column, "desc"]).draw();
     });
   }
 
