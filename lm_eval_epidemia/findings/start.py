@@ -12,19 +12,17 @@ import numpy as np
 import pandas as pd
 
 from lm_eval_epidemia.ask.prompts import find_variables
-from lm_eval_epidemia.benchmarks import Benchmark, find_tasks, in_way, list_groups, list_leaves
-from lm_eval_epidemia.core.distance import Array
-from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
+from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_groups, list_leaves
+from lm_eval_epidemia.core.errors import few, plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import compare_scores
-from lm_eval_epidemia.findings.headline import choose_runs
+from lm_eval_epidemia.findings.headline import KNOWN, choose_runs, share_of
 from lm_eval_epidemia.findings.pairs import comparable_scores
-from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_outcome, describe_task
 from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of
-from lm_eval_epidemia.results.naming import respondent, without_kind
+from lm_eval_epidemia.results.naming import without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval
@@ -71,8 +69,8 @@ class Question(NamedTuple):
 
     Attributes
     ----------
-    task, survey, title, answer, condition : str
-        `condition` is the name of the condition, `answer` the drawn level (empty if "Yes").
+    task, survey, title, answer : str
+        `answer` is the drawn level (empty if "Yes").
     cells : DataFrame
         By level of the condition (``given``): ``truth``, ``low``, ``high``, and ``average``.
     answers : dict of int to ndarray
@@ -85,9 +83,8 @@ class Question(NamedTuple):
     survey: str
     title: str
     answer: str
-    condition: str
     cells: pd.DataFrame
-    answers: dict[int, Array]
+    answers: dict[int, Any]
     worth: float
     wrong: float
 
@@ -119,35 +116,32 @@ class Start(NamedTuple):
 
 def make_start(results: Results) -> Start:
     """Choose what the first page shows."""
-    table = leaderboard.leaderboard_table(results)
-    rows, scores = table[table["run"] >= 0], mean.group_scores(results.scores)
+    rows = leaderboard.leaderboard_table(results).query("run >= 0")
     whose = results.runs.reindex(columns=["model", "settings", "kind", "limit"]).fillna("")
     rows = rows.drop(columns=["model", "kind"], errors="ignore").join(whose, on="run")
-    asked = scores[scores["value"].notna()].groupby(["run", "group"])
-    asked = asked.agg(set=("task", frozenset), asked_as=("asked_as", lambda of: "|".join({*of})))
+    rows[["trained", "silent", "changed"]] = rows[["trained", "silent", "changed"]].eq(True)
+    scores = mean.group_scores(results.scores).query("value == value")
+    asked = scores.groupby(["run", "group"])
+    asked = asked.agg(set=("task", frozenset), asked_as=("asked_as", frozenset))
     rows, panels = rows.join(asked, on=["run", "group"]), list[Panel]()
     for group in leaderboard.ordered_groups(rows["group"]):
         alike = rows[rows["group"] == group].groupby(["set", "limit"], sort=False)
         parts = sorted(alike, key=lambda part: (-len(part[0][0]), part[0][1], -len(part[1])))
         panels += [_make_panel(results, of, str(group), *key) for key, of in parts]
     # A first page is about what somebody untrained answered.
-    about = [
-        n for n, of in enumerate(panels) if of.benchmark.of_surveys and "" in {*of.rows["why"]}
-    ]
-    panels.insert(0, panels.pop(about[0] if about else 0)) if panels else None
+    can = [of.benchmark.of_surveys and "" in {*of.rows["why"]} for of in panels]
+    panels.insert(0, panels.pop(can.index(True) if any(can) else 0)) if panels else None
     if not panels or not panels[0].benchmark.of_surveys:
         return Start([], panels, [], [], [], pd.DataFrame())
     first = panels[0].rows
     compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
     first = first.set_index("run").loc[compared]
     topics = _find_topics(results, compared, first["group"].iloc[0])
-    trained = {*rows["run"][rows["trained"].eq(True)]}
-    drawn, questions = _choose_questions(results, compared, trained)
+    drawn, questions = _choose_questions(results, compared, {*rows["run"][rows["trained"]]})
     sentences = _say(results, first)
-    if len(topics):
-        least = describe_outcome(str(topics.index[0])).lower()
-        off = f"{topics.iloc[0, 0]:.0f} percentage points"
-        sentences.append(f"{first['name'].iloc[0]} is furthest off on “{least}”: {off}.")
+    for least, off in topics.iloc[:1, 0].items():
+        far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
+        sentences.append(f"{first['name'].iloc[0]} is furthest off on {far}.")
     return Start(sentences, panels, compared, drawn, questions, topics)
 
 
@@ -157,51 +151,44 @@ def _make_panel(
     """Say of every run of a panel why it is not ranked, and put it in its place."""
     kind = "run" if (rows["kind"] == "run").any() else "respondent"
     # The tick of averages and the end of the scale say the same.
-    known = rows["model"].isin([respondent(AVERAGES), respondent(UNIFORM)])
-    rows = rows[(rows["kind"] == kind) | ~known]
-    trained, silent = rows["trained"].eq(True), rows["silent"].eq(True)
+    rows = rows[(rows["kind"] == kind) | ~rows["model"].isin(KNOWN)]
     usual = rows["run"].isin(choose_runs(results, rows).index)
-    can = (rows["kind"] == kind) & ~silent & ~trained & ~rows["changed"].eq(True)
+    can = (rows["kind"] == kind) & ~(rows["silent"] | rows["trained"] | rows["changed"])
+    way = max(ways, key=[*ways].count) if len(ways := rows["asked_as"][can & usual]) else None
     reasons = {
-        "": can & rows["asked_as"].isin(rows["asked_as"][can & usual].mode()[:1]),
-        "does not answer": silent,
-        "trained on these questions": trained,
+        "": can & (rows["asked_as"] == way),
+        "does not answer": rows["silent"],
+        "trained on these questions": rows["trained"],
         "published, in its own wording": rows["kind"] == "published",
         "reference": rows["kind"] == "respondent",
-        "its scores do not match its distances": rows["changed"].eq(True),
+        "its scores do not match its distances": rows["changed"],
     }
     why = np.select([*reasons.values()], [*reasons], "asked in another way")
     lead = list_groups()[group].lead
     rows = rows.assign(why=why, usual=usual, name=rows["model"].map(without_kind))
-    rows["last"] = trained * 1 + (why != "")
+    rows["last"] = rows["trained"] * 1 + (why != "")
     rows = rows.sort_values(["last", "value"], ascending=[True, not lead.higher_is_better])
     told = [[*filter(None, text.split(", "))] for text in rows["settings"]]
     common = [word for word in told[0] if len(told) > 1 and all(word in of for of in told)]
     rows["own"] = [[word for word in of if word not in common] for of in told]
     is_zero = (rows["value"] == lead.low) & ~(rows["error"] > 0)
-    mute = (rows["silent"].eq(True) | is_zero) & (rows["kind"] == "run")
+    mute = (rows["silent"] | is_zero) & (rows["kind"] == "run")
     mute &= not mute.all()
-    says = rows["why"].where(rows["silent"].eq(True), f"{lead.low:g} in all")[mute]
+    says = rows["why"].where(rows["silent"], f"{lead.low:g} in all")[mute]
     folded = [f"{few([*of.unique()])}: {said}" for said, of in rows["name"][mute].groupby(says)]
     return Panel(_title(group, tasks, limit), list_groups()[group], rows[~mute], common, folded)
 
 
 def _title(group: str, tasks: frozenset[str], limit: str) -> str:
     """Name a set of questions in words."""
-    try:
-        every = max(len(find_tasks(group)), len(tasks))
-    except EpidemiaError:
-        every = len(tasks)  # no truth of them can be used here
+    part = share_of(len(tasks), group).replace(" task", " question")
     facets = [of.entry.facets for of in list_leaves().values() if of.entry.name in tasks]
     surveys = {str(of.get("survey")).upper() for of in facets}
     says = describe_group(group)
-    says += f", {surveys.pop()} only" if len(tasks) < every and len(surveys) == 1 else ""
-    number = plural(every, "question" if list_groups()[group].of_surveys else "task")
-    says += f": {number if len(tasks) == every else f'{len(tasks)} of {number}'}"
-    if limit:
-        part = "a part" if limit == "incomplete" else f"the first {limit} conditions"
-        says += f", {part} of each"
-    return says[0].upper() + says[1:]
+    says += f", {surveys.pop()} only" if part and len(surveys) == 1 else ""
+    says += part or f" ({plural(len(tasks), 'question')})"
+    first = "a part" if limit == "incomplete" else f"the first {limit} conditions"
+    return says[0].upper() + says[1:] + (f", {first} of each" if limit else "")
 
 
 def _say(results: Results, rows: pd.DataFrame) -> list[str]:
@@ -215,10 +202,8 @@ def _say(results: Results, rows: pd.DataFrame) -> list[str]:
     one, two = (scores[scores["run"] == run] for run in rows.index[:2])
     made, other = compare_scores(one, two, pool), rows.iloc[1]
     shown = WORDS["differences"].get(made.verdict if made else "", "the difference is not shown")
-    return [
-        f"{best['name']} knows these surveys best: {best['value']:.0f} of 100{beside}.",
-        f"{other['name']} comes second with {other['value']:.0f}: {shown}.",
-    ]
+    first = f"{best['name']} knows these surveys best: {best['value']:.0f} of 100{beside}."
+    return [first, f"{other['name']} comes second with {other['value']:.0f}: {shown}."]
 
 
 def _find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFrame:
@@ -250,10 +235,9 @@ def _choose_questions(
     others = [run for run in others if run not in trained] or others
     runs = runs or [*{results.runs["model"][run]: run for run in reversed(others)}.values()]
     tasks = dict.fromkeys(asked for run, asked in sorted(made) if run in runs)
-    drawn = [
-        _measure(of, {run: made[run, of].q for run in runs if (run, of) in made}) for of in tasks
-    ]
-    found = sorted((of for of in drawn if of and of.worth > 0), key=lambda of: -of.worth)
+    said = {of: {run: made[run, of].q for run in runs if (run, of) in made} for of in tasks}
+    found = [of for of in map(_measure, said, said.values()) if of and of.worth > 0]
+    found.sort(key=lambda of: -of.worth)
     surveys = {of.survey: of for of in reversed(found)}
     first = [of for of in found if of is surveys[of.survey]][:DRAWN]
     chosen = first + [of for of in found if of is not surveys[of.survey]][: DRAWN - len(first)]
@@ -284,8 +268,7 @@ def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     off = weights @ np.abs(stated - truth.p)  # (runs, levels)
     differ = weights @ stated.std(axis=0, ddof=1) if len(stated) > 1 else off[0]
     worth = np.sqrt(np.maximum(varies - noise, 0)) * differ * (noise < LARGEST_NOISE**2)
-    if len(truth.levels) == 2:
-        worth = worth * [level not in NEGATIVE for level in truth.levels]
+    worth *= [len(truth.levels) > 2 or level not in NEGATIVE for level in truth.levels]
     at = int(np.argmax(worth))
     average = scoring.answer_marginal(weights, truth.p)
     columns = {"truth": truth.p, "low": low, "high": high, "average": average}
@@ -294,5 +277,4 @@ def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     answer = truth.levels[at].removeprefix("Yes")
     about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry), answer
     says = {run: q[:, at] for run, q in answers.items()}
-    condition = all_tasks()[asked.task].given[0]
-    return Question(*about, condition, cells, says, float(worth[at]), float(off[:, at].min()))
+    return Question(*about, cells, says, float(worth[at]), float(off[:, at].min()))

@@ -318,19 +318,14 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
         ``given``, ``who`` ("best", "middle" or ""), ``run`` and ``value``: all models are lines, of
         which the sheet of the page shows those that are chosen.
     """
-    years = cells["given"].str.fullmatch(r"\d+").all()
     look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
-    near = alt.Axis(labelOverlap="greedy", labelSeparation=8, labelLimit=90, labelPadding=7, **look)
-    x: Any = alt.X("given:N", sort=[*cells["given"]], axis=near)
-    if years:  # a scale of numbers
-        tens = alt.Axis(values=[*range(0, 120, 10)], grid=False, labelPadding=7, **look)
-        x = alt.X("given:Q", scale=alt.Scale(nice=False, zero=False), axis=tens)
-        cells, answers = (of.astype({"given": int}) for of in (cells, answers))
-    top = max(answers["value"].max(), cells["high"].max())
-    scale = alt.Scale(domain=[0, min(1.08 * top, 1)], nice=False)
-    how = alt.Axis(format="%", tickCount=3, **look)
+    how = alt.Axis(labelOverlap="greedy", labelSeparation=8, labelLimit=90, labelPadding=7, **look)
+    x = alt.X("given:N", sort=[*cells["given"]], axis=how, scale=alt.Scale(padding=0.2))
+    top = min(1.08 * max(answers["value"].max(), cells["high"].max()), 1)
+    scale = alt.Scale(domain=[0, top], nice=False)
+    share = alt.Axis(format="%", tickCount=3, **look)
     low, average, truth, value = (
-        alt.Y(f"{name}:Q", scale=scale, axis=how) for name in ("low", "average", "truth", "value")
+        alt.Y(f"{name}:Q", scale=scale, axis=share) for name in ("low", "average", "truth", "value")
     )
     base = alt.Chart(_data(cells)).encode(x=x)
     lines = alt.Chart(_data(answers)).encode(x=x, y=value)
@@ -338,16 +333,14 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
         lines.transform_filter(f"datum.who == '{who}'").mark_line(color=colour, strokeWidth=2)
         for who, colour in (("middle", ORANGE), ("best", BLUE))
     ]
-    every = lines.mark_line(color=PURPLE, strokeWidth=2).encode(detail="run:N")
-    dots = False if years else alt.OverlayMarkDef(color=INK, size=18)
-    hover = base.mark_rule(opacity=0, strokeWidth=NARROW / len(cells))
+    dots: Any = alt.OverlayMarkDef(color=INK, size=18) if len(cells) < 20 else False
     layers = [
         base.mark_area(color=GREY, opacity=0.3).encode(y=low, y2="high:Q"),
         base.mark_line(**DASHED).encode(y=average),
-        every.properties(name="every"),
+        lines.mark_line(color=PURPLE).encode(detail="run:N").properties(name="every"),
         *own,
         base.mark_line(color=INK, strokeWidth=2.5, point=dots).encode(y=truth),
-        hover.encode(description="says:N"),
+        base.mark_rule(opacity=0, strokeWidth=NARROW / len(cells)).encode(description="says:N"),
     ]
     return alt.layer(*layers).properties(width=NARROW, height=135)
 

@@ -23,7 +23,7 @@ LONGEST = 30
 def make_start_page(
     results: Results, files: Mapping[str, str], otherwise: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the contents of the page: `files` are those of models, `otherwise` what else to say."""
+    """Return the contents of the page; `files` are of models, `otherwise` is what else to say."""
     start, names = make_start(results), results.runs["model"].map(without_kind)
     tiles = [_make_tile(of, start.drawn, names, results.runs["name"]) for of in start.questions]
     said = {"sentences": start.sentences or otherwise, "notes": list_notes(results)}
@@ -44,14 +44,11 @@ def _make_tile(
         By run: of its model, and of itself, as addresses have it.
     """
     who = {drawn[0]: "best"} | ({drawn[len(drawn) // 2]: "middle"} if len(drawn) > 2 else {})
-    cells, aged = of.cells, "Aged " if of.condition.startswith("age") else ""
-    where = [f"{aged}{given}" for given in cells["given"]]
+    cells, aged = of.cells, "Aged " if of.title.endswith(", by age") else ""
+    where = aged + cells["given"]
     said = {"survey": cells["truth"]} | {names[run]: of.answers.get(run) for run in who}
     told = pd.DataFrame(said | {"average": cells["average"]}).map("{:.0%}".format)
-    says = [
-        f"{charts.SAID}{place}: {', '.join(f'{name} {p}' for name, p in row.items())}"
-        for place, row in zip(where, told.to_dict("records"), strict=True)
-    ]
+    says = told.apply(lambda row: ", ".join(f"{name} {p}" for name, p in row.items()), axis=1)
     lines, worst = {}, {}
     for run, q in of.answers.items():
         at = worst[run] = int((q - cells["truth"]).abs().argmax())
@@ -61,13 +58,7 @@ def _make_tile(
     answers = answers.melt("given", var_name="run").assign(who=lambda x: x["run"].map(who))
     first = next(run for run in drawn if run in of.answers)
     address = {"task": of.task, "model": labels[first], "cell": worst[first]}
-    drawing = charts.draw_small(cells.assign(says=says), answers)
-    svg = charts.to_page_svg(drawing, f"{of.title}. {''.join(lines[first])}")
-    return {
-        "question": of,
-        "href": f"task.html#{urlencode(address)}",
-        "svg": Markup(svg),
-        "runs": [*of.answers],
-        "lines": lines,
-        "first": lines[first],
-    }
+    drawing = charts.draw_small(cells.assign(says=charts.SAID + where + ": " + says), answers)
+    svg = Markup(charts.to_page_svg(drawing, f"{of.title}. {''.join(lines[first])}"))
+    tile = {"question": of, "svg": svg, "href": f"task.html#{urlencode(address)}"}
+    return tile | {"runs": [*of.answers], "lines": lines, "first": lines[first]}

@@ -1,5 +1,4 @@
-// All pages: theme, sortable tables, figures drawn when they come into sight. The explorer's own
-// part is in explorer.js. Texts from result files only ever become text nodes.
+// All pages: theme, sortable tables, figures. The explorer's own part is in explorer.js. Texts from result files only ever become text nodes.
 "use strict";
 
 window.epidemia = (() => {
@@ -63,17 +62,6 @@ window.epidemia = (() => {
     svg.setAttribute("aria-label", says || element.getAttribute("aria-label") || "");
     element.removeAttribute("role");
     element.removeAttribute("aria-label");
-  }
-
-  function figuresInSight() {
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        seen.unobserve(entry.target);
-        const name = entry.target.dataset.figure;
-        figure(entry.target, read(`figure-${name}`), read(`rows-${name}`));
-      }
-    }, { rootMargin: "200px" });
-    document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
   }
 
   // Theme: the system's unless the reader chose. It is set before the page is drawn.
@@ -169,7 +157,6 @@ window.epidemia = (() => {
   document.addEventListener("DOMContentLoaded", () => {
     buttons();
     start();
-    figuresInSight();
     sortable();
   });
 
