@@ -181,12 +181,12 @@ def _make_panel(
 
 def _title(group: str, tasks: frozenset[str], limit: str) -> str:
     """Name a set of questions in words."""
-    part = share_of(len(tasks), group).replace(" task", " question")
+    part = share_of(len(tasks), group).replace(" task", " question").strip(" ()")
     facets = [of.entry.facets for of in list_leaves().values() if of.entry.name in tasks]
     surveys = {str(of.get("survey")).upper() for of in facets}
     says = describe_group(group)
     says += f", {surveys.pop()} only" if part and len(surveys) == 1 else ""
-    says += part or f" ({plural(len(tasks), 'question')})"
+    says += f": {part or plural(len(tasks), 'question')}"
     first = "a part" if limit == "incomplete" else f"the first {limit} conditions"
     return says[0].upper() + says[1:] + (f", {first} of each" if limit else "")
 
