@@ -13,7 +13,7 @@ import pandas as pd
 
 from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_groups, list_leaves
-from lm_eval_epidemia.core.errors import few, plural
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.cells import collect_answers
@@ -53,15 +53,15 @@ class Panel(NamedTuple):
         its ``own`` settings, and whether it is the ``usual`` run of its model.
     common : list of str
         Settings of all these runs.
-    folded : list of str
-        What is said of runs in place of a row: they have nothing to tell.
+    folded : dict of str to list of str
+        What is said of models in place of a row: they have nothing to tell.
     """
 
     title: str
     benchmark: Benchmark
     rows: pd.DataFrame
     common: list[str]
-    folded: list[str]
+    folded: dict[str, list[str]]
 
 
 class Question(NamedTuple):
@@ -120,8 +120,7 @@ def make_start(results: Results) -> Start:
     whose = results.runs.reindex(columns=["model", "settings", "kind", "limit"]).fillna("")
     rows = rows.drop(columns=["model", "kind"], errors="ignore").join(whose, on="run")
     rows[["trained", "silent", "changed"]] = rows[["trained", "silent", "changed"]].eq(True)
-    scores = mean.group_scores(results.scores).query("value == value")
-    asked = scores.groupby(["run", "group"])
+    asked = mean.group_scores(results.scores).query("value == value").groupby(["run", "group"])
     asked = asked.agg(set=("task", frozenset), asked_as=("asked_as", frozenset))
     rows, panels = rows.join(asked, on=["run", "group"]), list[Panel]()
     for group in leaderboard.ordered_groups(rows["group"]):
@@ -159,7 +158,7 @@ def _make_panel(
         "": can & (rows["asked_as"] == way),
         "does not answer": rows["silent"],
         "trained on these questions": rows["trained"],
-        "published, in its own wording": rows["kind"] == "published",
+        "asked in other words": rows["kind"] == "published",
         "reference": rows["kind"] == "respondent",
         "its scores do not match its distances": rows["changed"],
     }
@@ -175,7 +174,7 @@ def _make_panel(
     mute = (rows["silent"] | is_zero) & (rows["kind"] == "run")
     mute &= not mute.all()
     says = rows["why"].where(rows["silent"], f"{lead.low:g} in all")[mute]
-    folded = [f"{few([*of.unique()])}: {said}" for said, of in rows["name"][mute].groupby(says)]
+    folded = {str(said): [*of.unique()] for said, of in rows["model"][mute].groupby(says)}
     return Panel(_title(group, tasks, limit), list_groups()[group], rows[~mute], common, folded)
 
 
@@ -183,9 +182,9 @@ def _title(group: str, tasks: frozenset[str], limit: str) -> str:
     """Name a set of questions in words."""
     part = share_of(len(tasks), group).replace(" task", " question").strip(" ()")
     facets = [of.entry.facets for of in list_leaves().values() if of.entry.name in tasks]
-    surveys = {str(of.get("survey")).upper() for of in facets}
+    surveys = {str(of.get("survey", "")).upper() for of in facets}
     says = describe_group(group)
-    says += f", {surveys.pop()} only" if part and len(surveys) == 1 else ""
+    says += f", {surveys.pop()} only" if part and len(surveys) == 1 and all(surveys) else ""
     says += f": {part or plural(len(tasks), 'question')}"
     first = "a part" if limit == "incomplete" else f"the first {limit} conditions"
     return says[0].upper() + says[1:] + (f", {first} of each" if limit else "")

@@ -140,7 +140,10 @@ window.epidemia = (() => {
         if (line) [where.textContent, who.textContent] = line;
         who.classList.toggle("chosen", place > 0);
       });
-      if (column) tables.topics?.order([column, "desc"]).draw();
+      if (!column || !tables.topics) return;
+      tables.topics.order([column, "desc"]).draw();
+      document.querySelectorAll("#topics :is(th, td)").forEach((cell) => cell.classList.toggle("chosen", cell.cellIndex === column));
+      document.getElementById("least").textContent = chosen.options[chosen.selectedIndex || 1].text;
     });
   }
 
