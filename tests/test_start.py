@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import recorded
 from report_parts import COCAINE, HEROIN, RACE, write
-from test_finetune_report import BASE, card, put, renamed
+from test_finetune_report import AGE, BASE, card, put, renamed
 
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import store
@@ -116,9 +116,8 @@ def test_at_least_one_drawn_question_is_one_where_all_are_wrong(tmp_path, monkey
 
 
 def test_who_was_trained_on_the_questions_stands_last_and_is_not_compared(tmp_path):
-    age = "epidemia_low_nsduh_marijuana_ever_by_age"
-    runs = recorded(tmp_path / "runs", [age], model_args="kind=truth")
-    plain = recorded(tmp_path / "plain", [age], model_args="kind=noisy,noise=1")
+    runs = recorded(tmp_path / "runs", [AGE], model_args="kind=truth")
+    plain = recorded(tmp_path / "plain", [AGE], model_args="kind=noisy,noise=0.3")
     renamed(
         runs, tmp_path / "all" / "tuned", pretrained=BASE, peft=put(tmp_path / "adapter", card())
     )
