@@ -333,6 +333,15 @@ def test_the_first_page_has_the_numbers_of_the_result_files_sorts_and_has_a_them
         cells = board.locator("tbody td:last-child").all_inner_texts()
         known = [float(cell.split()[0]) for cell in cells]
         assert known in (sorted(known), sorted(known)[::-1]) and len({*known}) > 2
+    # A topic leads to its questions among all, and back to all.
+    link = tab.locator("#topics a").first
+    topic = link.get_attribute("href").partition("topic=")[2]
+    link.click()
+    tab.wait_for_selector("button:has-text('Not only')")
+    names = tab.locator("#tasks tbody tr").evaluate_all("rows => rows.map((x) => x.dataset.task)")
+    assert names and all(f"_{topic}_by_" in name for name in names)
+    tab.get_by_role("button", name="Not only").click()
+    assert tab.locator("#tasks tbody tr").count() > len(names)
     numbers = {"7.6B": 7.6e9, "148K": 148e3, "1,234": 1234, "-3.5": -3.5, "+6.8 ± 1.2": 6.8}
     numbers |= {"2e-3": 2e-3, "<span>3.1</span><br>rank 2": 3.1, "2-4": 2, "": None, "x": None}
     for cell, value in numbers.items():

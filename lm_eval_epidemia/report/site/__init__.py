@@ -115,7 +115,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     kinds += [more[name] for name in said if name in more]
     missing = {"people.html": not people, "hierarchy.html": not kinds}
     environment.globals["menu"] = [of for of in menu.items() if not missing.get(of[0])]
-    page("index.html", **make_start_page(results, files, first.sentences))
+    page("index.html", **make_start_page(results, files, first.sentences), listed=listed)
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
