@@ -161,9 +161,9 @@ def rows_of(page, table):
 def test_every_page_is_written_and_links_within_the_folder(made):
     """Nothing is linked or read that is not there; what is elsewhere is only linked."""
     pages = {path.name: path.read_text() for path in made.site.glob("*.html")}
-    expected = {page for page, _ in building.PAGES} | {f"survey-{name}.html" for name in records()}
-    expected |= {"task.html", "surveys.html", "hierarchy.html", "replies.html"}
-    shown = FINDINGS.keys() - {*building.NO_PAGE}
+    expected = {*building.PAGES["menu"]} | {f"survey-{name}.html" for name in records()}
+    expected |= {"task.html"} | {page for page, *_ in building.PAGES["beside"].values()}
+    shown = FINDINGS.keys() - {*building.PAGES["no_page"]}
     expected |= {f"finding-{of}.html" for of in shown if len(find(of)(made.results).table)}
     models = made.results.runs["model"].nunique()
     assert expected <= {*pages} and len(pages) == len(expected) + models
@@ -321,22 +321,27 @@ def test_the_first_page_has_the_numbers_of_the_result_files_sorts_and_has_a_them
     assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
     tab.locator("#theme").click()
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    board = tab.locator("table[data-sortable]").last
-    heads = [" ".join(head.split()) for head in board.locator("thead th").all_inner_texts()]
-    assert heads[:2] == ["model", "settings"] and "LLama3 70B" in board.inner_text()
-    (shown,) = board.locator("tbody tr", has_text="kind=mean").all_inner_texts()
-    assert made.score("mean", AGE_SEX)[0] in shown
-    # Sorted by a number, blanks last either way; then filtered.
-    number = 1 + next(at for at, head in enumerate(heads) if "epidemia_high" in head)
+    tab.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert tab.locator("nav a").count() <= 6 and tab.locator("h1").inner_text().count(" ") < 20
+    rows = tab.locator(".board tr", has_text="small-1B-it").all_inner_texts()
+    assert made.score("noisy", AGE_SEX)[0] in {" ".join(row.split()[-3:]) for row in rows}
+    # Sorted by a number, either way.
+    board = tab.locator(".board:has(tbody tr:nth-child(3))").first
     for _ in range(2):
-        board.locator(f"thead th:nth-child({number})").click()
-        board.locator(f"thead th:nth-child({number})[aria-sort]").wait_for()
-        cells = board.locator(f"tbody td:nth-child({number})").all_inner_texts()
-        known = [float(found[0]) for cell in cells if (found := re.match(r"[\d.]+", cell))]
+        board.locator("th").last.click()
+        board.locator("th[aria-sort]").wait_for()
+        cells = board.locator("tbody td:last-child").all_inner_texts()
+        known = [float(cell.split()[0]) for cell in cells]
         assert known in (sorted(known), sorted(known)[::-1]) and len({*known}) > 2
-        assert not any(re.match(r"\d", cell) for cell in cells[len(known) :])
-    tab.locator("input[type=search]").last.fill("kind=mean")
-    assert board.locator("tbody tr").count() == 1
+    # A topic leads to its questions among all, and back to all.
+    link = tab.locator("#topics a").first
+    topic = link.get_attribute("href").partition("topic=")[2]
+    link.click()
+    tab.wait_for_selector("button:has-text('Not only')")
+    names = tab.locator("#tasks tbody tr").evaluate_all("rows => rows.map((x) => x.dataset.task)")
+    assert names and all(f"_{topic}_by_" in name for name in names)
+    tab.get_by_role("button", name="Not only").click()
+    assert tab.locator("#tasks tbody tr").count() > len(names)
     numbers = {"7.6B": 7.6e9, "148K": 148e3, "1,234": 1234, "-3.5": -3.5, "+6.8 ± 1.2": 6.8}
     numbers |= {"2e-3": 2e-3, "<span>3.1</span><br>rank 2": 3.1, "2-4": 2, "": None, "x": None}
     for cell, value in numbers.items():

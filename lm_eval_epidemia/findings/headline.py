@@ -99,7 +99,7 @@ def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
 def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: int) -> Board:
     """Choose one run of each model, and compare neighbours."""
     most = MOST_ROWS if boards == 1 else max(3, 8 // boards)
-    runs = _one_of_each(results, rows)
+    runs = choose_runs(results, rows)
     # Respondents are held against models; alone, they are what is shown.
     known = runs[(runs["kind"] == "respondent") & (runs["kind"] == "run").any()]
     here = leaderboard.sort_rows(rows[rows["run"].isin(runs.index.drop(known.index))], results.runs)
@@ -130,7 +130,7 @@ def _board(results: Results, benchmark: Benchmark, rows: pd.DataFrame, boards: i
     return Board(benchmark, chosen, shown, left_out, finding, sentences)
 
 
-def _one_of_each(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
+def choose_runs(results: Results, rows: pd.DataFrame) -> pd.DataFrame:
     """Choose a run of each model: who answers, was asked most, in the usual wording, the newest."""
     of = rows[rows["run"] >= 0].groupby("run", sort=False)
     runs = results.runs.loc[[*of.groups]]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from lm_eval_epidemia.ask.prompts import join_phrases
 from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.surveys.catalogue import find_record, own_surveys
 
@@ -33,3 +35,15 @@ def describe_scale(benchmark: Benchmark) -> str:
     errors = WORDS["errors"].get(benchmark.name)
     error = f" ± standard error (of {errors})" if errors else ""
     return str(says) + error + benchmark.heading.removeprefix(benchmark.says)
+
+
+def describe_outcome(outcome: str) -> str:
+    """Name what a question asks, in words: "Ever used marijuana"."""
+    return str(WORDS["outcomes"].get(outcome, outcome.replace("_", " ").capitalize()))
+
+
+def describe_task(entry: TaskEntry) -> str:
+    """Name a question as a sentence: "Ever used marijuana, by age"."""
+    of: Any = entry.declared
+    by = join_phrases([WORDS["conditions"].get(name, name) for name in of.given])
+    return describe_outcome(of.outcome) + (f", by {by}" if by else "")

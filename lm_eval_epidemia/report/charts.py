@@ -307,6 +307,44 @@ def draw_stated() -> Any:
     ).properties(width=420, height=alt.Step(26))
 
 
+def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
+    """Draw a survey's curve, its band, and models over one condition, small and without a script.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        As of `findings.start.Question`, with what is said of each on hover (``says``).
+    answers : DataFrame
+        ``given``, ``who`` ("best", "middle" or ""), ``run`` and ``value``: all models are lines, of
+        which the sheet of the page shows those that are chosen.
+    """
+    look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
+    how = alt.Axis(labelOverlap="greedy", labelSeparation=8, labelLimit=90, labelPadding=7, **look)
+    x = alt.X("given:N", sort=[*cells["given"]], axis=how, scale=alt.Scale(padding=0.2))
+    top = min(1.08 * max(answers["value"].max(), cells["high"].max()), 1)
+    scale = alt.Scale(domain=[0, top], nice=False)
+    share = alt.Axis(format="%", tickCount=3, **look)
+    low, average, truth, value = (
+        alt.Y(f"{name}:Q", scale=scale, axis=share) for name in ("low", "average", "truth", "value")
+    )
+    base = alt.Chart(_data(cells)).encode(x=x)
+    lines = alt.Chart(_data(answers)).encode(x=x, y=value)
+    own = [
+        lines.transform_filter(f"datum.who == '{who}'").mark_line(color=colour, strokeWidth=2)
+        for who, colour in (("middle", ORANGE), ("best", BLUE))
+    ]
+    dots: Any = alt.OverlayMarkDef(color=INK, size=18) if len(cells) < 20 else False
+    layers = [
+        base.mark_area(color=GREY, opacity=0.3).encode(y=low, y2="high:Q"),
+        base.mark_line(**DASHED).encode(y=average),
+        lines.mark_line(color=PURPLE).encode(detail="run:N").properties(name="every"),
+        *own,
+        base.mark_line(color=INK, strokeWidth=2.5, point=dots).encode(y=truth),
+        base.mark_rule(opacity=0, strokeWidth=NARROW / len(cells)).encode(description="says:N"),
+    ]
+    return alt.layer(*layers).properties(width=NARROW, height=135)
+
+
 def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
     """Draw a task's truth over its condition; of several, the cells in the order of the rows."""
     data = _data(frame.assign(place=range(len(frame))))
@@ -332,6 +370,9 @@ MARKS = {"dot": _dots, "line": _line, "bar": _bars, "area": _area, "arrow": _arr
 #: Stands for the colour of the page's text while a figure is drawn.
 INK = "#010203"
 
+#: Begins what a mark says on hover.
+SAID = "On hover: "
+
 #: What surrounds the marks has the colours of the page's text, and can be read on a phone.
 WORDS = {"labelColor": INK, "titleColor": INK}
 LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
@@ -348,6 +389,9 @@ CONFIG = {
 def svg(drawn: Any) -> str:
     """Write a figure as SVG, without invisible parts."""
     text = vl_convert.vegalite_to_svg(json.dumps(drawn.to_dict()))
+    # What is said of a place of a small picture is seen on hover.
+    hover = rf'<line aria-label="{SAID}([^"]*)"([^>]*)/>'
+    text = re.sub(hover, r"<line\2><title>\1</title></line>", text)
     unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
     text = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", text)
     return re.sub(r"(\.\d\d)\d+", r"\1", text)

@@ -22,19 +22,20 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import list_groups, list_leaves
 from lm_eval_epidemia.core import folders
 from lm_eval_epidemia.core.errors import plural
+from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.core.version import __version__
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
-from lm_eval_epidemia.findings.leaderboard import list_notes
-from lm_eval_epidemia.findings.words import plain_name
+from lm_eval_epidemia.findings.words import describe_outcome, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, tasks
+from lm_eval_epidemia.report.site.start import make_start_page
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.surveys.catalogue import records
 from lm_eval_epidemia.surveys.record import Declared
@@ -48,21 +49,8 @@ OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "tas
 #: Those of maps, where something was asked about countries.
 OF_MAPS = ("map.js", "map.css")
 
-#: The menu.
-PAGES = (
-    ("index.html", "Scores"),
-    ("explorer.html", "Tasks"),
-    ("findings.html", "Findings"),
-    ("interventions.html", "Interventions"),
-    ("quantities.html", "Expectations"),
-    ("method.html", "Method"),
-)
-
-#: The findings that a model's page shows its rows of.
-OF_MODEL = ("leaderboard", "survey", "tilt", "order-bias", "population", "calibration")
-
-#: What is not a page of its own: programs read it.
-NO_PAGE = ("tasks", "notes", "leaderboard", "quantities")
+#: The menu, and which findings have which pages, see there.
+PAGES: dict[str, Any] = read_yaml(__package__, "pages.yaml")
 
 #: Groups of tasks, as records list them.
 KINDS: tuple[Declared, ...] = ("low", "high", "extra")
@@ -94,7 +82,7 @@ def build_site(results: Results, out: Path) -> Path:
     out = out.resolve()
     with folders.rewrite_folder(out, MARKER) as temporary:
         _write_pages(temporary, results)
-    return out / PAGES[0][0]
+    return out / "index.html"
 
 
 def _write_pages(folder: Path, results: Results) -> None:
@@ -114,26 +102,30 @@ def _write_pages(folder: Path, results: Results) -> None:
     shown = tasks.make_tasks_page(results, write)
     mapped, can_open = shown["mapped"], shown["files"]
     _assets(folder / "assets", mapped)
-    first, scores = make_headline(results), made["leaderboard"]
-    of_groups = scores.table["group"].map(list_groups())
-    boards = [
-        (board.finding, replace(scores, table=scores.table[of_groups == board.benchmark]))
-        for board in first.boards
-    ]
-    said = {"sentences": first.sentences, "notes": list_notes(results)}
-    page("index.html", **said, boards=boards, scores=scores)
+    listed = {}
+    for name, finding in made.items():
+        if len(finding.table) and name not in PAGES["no_page"]:
+            says = (find(name).__doc__ or "").splitlines()[0]
+            listed[name] = f"finding-{name}.html", finding.title, says
+    first, kept = make_headline(results), models.collect_replies(results)
+    said, menu = {board.benchmark.name: board.sentences[0] for board in first.boards}, PAGES["menu"]
+    beside = {**dict.fromkeys(("surveys", *said), True), "replies": bool(kept)}
+    more = {name: of for name, of in PAGES["beside"].items() if beside.get(name)}
+    people, kinds = ([listed[of] for of in PAGES[x] if of in listed] for x in ("people", "kinds"))
+    kinds += [more[name] for name in said if name in more]
+    missing = {"people.html": not people, "hierarchy.html": not kinds}
+    environment.globals["menu"] = [of for of in menu.items() if not missing.get(of[0])]
+    page("index.html", **make_start_page(results, files, first.sentences), listed=listed)
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
-    listed = []
-    for name, finding in made.items():
-        if len(finding.table) and name not in NO_PAGE:
-            says = (find(name).__doc__ or "").splitlines()[0]
-            file = f"finding-{name}.html"
-            listed.append((file, finding.title, says))
-            page(file, "finding.html", finding=finding, says=says)
-    kept = models.collect_replies(results)
-    page("findings.html", listed=listed, replies=bool(kept))
+    for name, (file, _, says) in listed.items():
+        page(file, "finding.html", finding=made[name], says=says)
+    page("findings.html", title="More tables", listed=[*listed.values(), *more.values()])
+    if people:
+        page("people.html", "findings.html", title="People and places", listed=people)
+    if kinds:
+        page("hierarchy.html", said=said, listed=kinds)
     if kept:
         of_models = {name: f"replies-{place}" for place, name in enumerate(kept)}
         for name, file in of_models.items():
@@ -141,18 +133,17 @@ def _write_pages(folder: Path, results: Results) -> None:
         titles = {name: leaf.entry.title for name, leaf in list_leaves().items()}
         page("replies.html", files=of_models, titles=titles)
     for model, file in files.items():
-        shown_of = [made[name] for name in OF_MODEL]
+        shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
         of_model = models.make_model_page(results, model, can_open)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))
-    page(
-        "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
-    )
-    page("interventions.html", **examples(results))
-    stated = charts.draw_stated().to_dict()
-    page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
+    if "intervention" in said:
+        page("interventions.html", **examples(results))
+    if "prior" in said:
+        stated = charts.draw_stated().to_dict()
+        page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
@@ -190,7 +181,7 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"drawing": _edges, "figures": figures}
+    environment.filters |= {"drawing": _edges, "figures": figures, "outcome": describe_outcome}
     environment.filters["table"] = lambda finding, linked=files: render_table(finding, linked)
     environment.policies["json.dumps_function"] = lambda value, **_: to_script(value)
     runs = results.runs[results.runs["kind"] != "published"]
@@ -198,7 +189,6 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
     environment.globals |= {
         "version": __version__,
         "made_from": f"{counted} ({plural(len(results.files), 'result file')})",
-        "menu": PAGES,
     }
     return environment
 

@@ -1,5 +1,4 @@
-// All pages: theme, sortable tables, figures drawn when they come into sight. The explorer's own
-// part is in explorer.js. Texts from result files only ever become text nodes.
+// All pages: theme, sortable tables, figures. The explorer's own part is in explorer.js. Texts from result files only ever become text nodes.
 "use strict";
 
 window.epidemia = (() => {
@@ -65,17 +64,6 @@ window.epidemia = (() => {
     element.removeAttribute("aria-label");
   }
 
-  function figuresInSight() {
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        seen.unobserve(entry.target);
-        const name = entry.target.dataset.figure;
-        figure(entry.target, read(`figure-${name}`), read(`rows-${name}`));
-      }
-    }, { rootMargin: "200px" });
-    document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
-  }
-
   // Theme: the system's unless the reader chose. It is set before the page is drawn.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
@@ -128,7 +116,7 @@ window.epidemia = (() => {
       tables[element.id] = new DataTable(element, {
         paging: false, info: false, searching: true, order: [], autoWidth: false,
         columnDefs: [{ targets: "number", type: "blank-last", orderSequence: ["desc", "asc"] }],
-        layout: { topStart: many || element.dataset.sortable === "search" ? "search" : null, topEnd: null },
+        layout: { topStart: (many && element.dataset.sortable !== "plain") || element.dataset.sortable === "search" ? "search" : null, topEnd: null },
         language: { search: "Filter:" },
       });
     }
@@ -136,9 +124,42 @@ window.epidemia = (() => {
     document.dispatchEvent(new Event("tables-ready"));
   }
 
+  // The start page: rows on demand, and one more model in its pictures and first in its topics.
+  function start() {
+    document.querySelectorAll("[data-all]").forEach((button) => button.addEventListener("click", () => {
+      button.parentElement.classList.remove("few");
+      button.remove();
+    }));
+    const chosen = document.getElementById("chosen");
+    chosen?.addEventListener("change", () => {
+      const run = Number(chosen.value || chosen.options[1].value), column = read("compared").indexOf(run) + 1;
+      document.querySelectorAll(".tile").forEach((tile, n) => {
+        const line = read("lines")[n][run], place = read("tiles")[n].indexOf(run);
+        tile.querySelectorAll(".every_marks path").forEach((path, at) => path.classList.toggle("chosen", at === place));
+        const [where, who] = tile.querySelectorAll("p > *");
+        if (line) [where.textContent, who.textContent] = line;
+        who.classList.toggle("chosen", place > 0);
+      });
+      if (!column || !tables.topics) return;
+      tables.topics.order([column, "desc"]).draw();
+      document.querySelectorAll("#topics :is(th, td)").forEach((cell) => cell.classList.toggle("chosen", cell.cellIndex === column));
+      document.getElementById("least").textContent = chosen.options[chosen.selectedIndex || 1].text;
+    });
+  }
+
+  // A topic of the start page leads to its questions among all.
+  document.addEventListener("tables-ready", () => {
+    const topic = new URLSearchParams(location.hash.slice(1)).get("topic"), table = tables.tasks;
+    if (!topic || !table) return;
+    table.search.fixed("topic", (_text, _data, n) => table.row(n).node().dataset.task.includes(`_${topic}_by_`)).draw();
+    const every = make("button", { type: "button" }, `Not only ${topic.replaceAll("_", " ")}`);
+    every.addEventListener("click", () => { table.search.fixed("topic", null).draw(); every.remove(); });
+    document.querySelector(".filters").append(every);
+  });
+
   document.addEventListener("DOMContentLoaded", () => {
     buttons();
-    figuresInSight();
+    start();
     sortable();
   });
 
