@@ -16,7 +16,7 @@ JOBS = yaml.safe_load(WORKFLOW.read_text())["jobs"]
 
 
 def test_the_changelog_begins_with_this_version_and_keeps_its_form():
-    assert [version for version, *_ in SECTIONS] == [__version__, "0.1.0"]
+    assert [version for version, *_ in SECTIONS] == [__version__, "0.2.0", "0.1.0"]
     kinds = set(re.findall(r"^### (.+)$", CHANGELOG, re.MULTILINE))
     assert kinds <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
     entries = [line for line in CHANGELOG.splitlines() if line.startswith("- ")]
