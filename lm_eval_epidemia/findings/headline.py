@@ -20,14 +20,20 @@ from lm_eval_epidemia.benchmarks import (
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import leaderboard
+from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.compare import compare_scores, label_asking
 from lm_eval_epidemia.findings.finding import Finding, columns_of
 from lm_eval_epidemia.findings.leaderboard import TOGETHER, ordered_groups
 from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.references import AVERAGES, UNIFORM
-from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_scale, plain_name
-from lm_eval_epidemia.results.decode import LeafKey, leaf
+from lm_eval_epidemia.findings.words import (
+    WORDS,
+    describe_group,
+    describe_outcome,
+    describe_scale,
+    plain_name,
+)
+from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score.joint import own_errors
@@ -38,6 +44,9 @@ MOST_ROWS, MOST_SENTENCES = 10, 3
 
 #: Names of two models, and folders, that stand in a command.
 LONGEST = 44
+
+#: Topics that the best model knows least.
+TOPICS = 3
 
 #: Settings that all runs share stand in the note if they are longer than this.
 LONG = 24
@@ -92,7 +101,8 @@ def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
     sentences = [text for board in boards for text in board.sentences]
     if not boards:  # why there is nothing to show
         sentences = [f"{text}." for text in results.notes["text"][:MOST_SENTENCES]]
-    lines = [_count_rest(results, boards), _suggest_next(results, boards, folders)]
+    lines = [_say_topics(results, boards), _count_rest(results, boards)]
+    lines.append(_suggest_next(results, boards, folders))
     return Headline(sentences, boards, [*filter(None, lines)])
 
 
@@ -310,6 +320,36 @@ def _scores(run: pd.Series, of: pd.DataFrame, asked: Sequence[str]) -> str:
         metric = "choice_mass" if row["choice_mass"] < 0.1 else "answered"
         told += f"; it does not answer on {names[group]} ({metric} {row[metric]:.2g})"
     return told
+
+
+def find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFrame:
+    """Return the mean error of each run in each outcome of a group, most wrong first.
+
+    An error is half the sum of absolute differences, as a mean over people, in points: what has to
+    be moved from one answer to another.
+    """
+    scores = mean.add_metrics(results.scores, ("l1",))
+    scores = scores[scores["run"].isin(runs) & (scores["group"] == group)]
+    outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(scores)]
+    scores = scores.assign(outcome=outcomes, error=100 * scores["l1"] / 2)
+    table = scores.pivot_table("error", "outcome", "run", sort=False).reindex(columns=[*runs])
+    return table.sort_values(runs[0], ascending=False, kind="stable")
+
+
+def _say_topics(results: Results, boards: Sequence[Board]) -> str:
+    """Name the topics that the best model knows least."""
+    for board in boards:
+        best = board.runs[(board.runs["kind"] == "run") & ~board.runs["silent"].astype(bool)]
+        groups = ordered_groups(board.rows["group"][board.rows["run"].isin(best.index[:1])])
+        if board.benchmark.of_surveys and groups and not board.benchmark.predicts:
+            off = find_topics(results, [int(best.index[0])], groups[0]).iloc[:, 0].dropna()
+            far = [f"{describe_outcome(x).lower()} ({y:.0f})" for x, y in off[:TOPICS].items()]
+            if len(off) > TOPICS:
+                return (
+                    f"{best['model'].iloc[0]} is furthest off on {', '.join(far)}: mean error in "
+                    "percentage points."
+                )
+    return ""
 
 
 def headline_groups(listed: Sequence[str]) -> list[str]:

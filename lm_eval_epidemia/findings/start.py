@@ -18,10 +18,10 @@ from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import compare_scores
-from lm_eval_epidemia.findings.headline import KNOWN, choose_runs, share_of
+from lm_eval_epidemia.findings.headline import KNOWN, choose_runs, find_topics, share_of
 from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_outcome, describe_task
-from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of
+from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
@@ -135,7 +135,7 @@ def make_start(results: Results) -> Start:
     first = panels[0].rows
     compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
     first = first.set_index("run").loc[compared]
-    topics = _find_topics(results, compared, first["group"].iloc[0])
+    topics = find_topics(results, compared, first["group"].iloc[0])
     drawn, questions = _choose_questions(results, compared, {*rows["run"][rows["trained"]]})
     sentences = _say(results, first)
     for least, off in topics.iloc[:1, 0].items():
@@ -203,20 +203,6 @@ def _say(results: Results, rows: pd.DataFrame) -> list[str]:
     shown = WORDS["differences"].get(made.verdict if made else "", "the difference is not shown")
     first = f"{best['name']} knows these surveys best: {best['value']:.0f} of 100{beside}."
     return [first, f"{other['name']} comes second with {other['value']:.0f}: {shown}."]
-
-
-def _find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFrame:
-    """Return the mean error of each run in each outcome of a group, most wrong first.
-
-    An error is half the sum of absolute differences, as a mean over people, in points: what has to
-    be moved from one answer to another.
-    """
-    scores = mean.add_metrics(results.scores, ("l1",))
-    scores = scores[scores["run"].isin(runs) & (scores["group"] == group)]
-    outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(scores)]
-    scores = scores.assign(outcome=outcomes, error=100 * scores["l1"] / 2)
-    table = scores.pivot_table("error", "outcome", "run", sort=False).reindex(columns=[*runs])
-    return table.sort_values(runs[0], ascending=False, kind="stable")
 
 
 def _choose_questions(
