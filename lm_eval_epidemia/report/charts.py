@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import cycle
 from typing import Any
 
 import altair as alt
@@ -24,7 +25,7 @@ from lm_eval_epidemia.report.render import cut_text
 #: all have 3 and more with both (WCAG 1.4.11).
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#808080", "#B8639A"
 COLOURS = [
-    *(ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E", "#C0392B", "#2E8B57"),
+    *(BLUE, ORANGE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", "#1E8A9E", "#C0392B", "#2E8B57"),
     *("#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"),
 ]
 
@@ -288,6 +289,73 @@ def draw_map(table: pd.DataFrame) -> Any:
         parts.append(one.facet(facet=by, columns=2))
     both = alt.vconcat(*parts).resolve_scale(color="independent")
     return both.properties(datasets={SHAPES: shapes()})
+
+
+def draw_curves() -> Any:
+    """Draw an answer over a question's conditions, in their order: rows come from a page's script.
+
+    Each line is the survey's with its band, a reference's, a model's, or a model's without a colour
+    of its own (``ghost``), whose name the pointer tells.
+    """
+    base = alt.Chart(alt.NamedData(name="rows"))
+    axis = alt.Axis(labelAngle=0, labelOverlap="greedy", labelLimit=110, grid=False)
+    x = alt.X("condition:N", sort=None, title=None, axis=axis)
+    y = alt.Y("value:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(nice=5))
+    share = alt.Tooltip("value:Q", format=".1%", title="share")
+    seen = ["who:N", "condition:N", share]
+    lines = base.encode(x=x, y=y, detail="who:N", color=_own_colour(), tooltip=seen)
+    one = alt.selection_point(name="over", on="pointerover", fields=["who"], empty=False)
+    ghosts = lines.transform_filter("datum.kind == 'ghost'")
+    survey = lines.transform_filter("datum.kind == 'survey'")
+    named = base.transform_filter("datum.kind == 'name'")
+    named = named.mark_text(align="left", dx=10, fontSize=12, fontWeight=600)
+    return alt.layer(
+        survey.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q"),
+        # Wide and unseen, so that a pointer meets it.
+        ghosts.mark_line(opacity=0, strokeWidth=10).add_params(one),
+        ghosts.mark_line(strokeWidth=1.5).encode(
+            opacity=alt.condition(one, alt.value(1), alt.value(0.35))
+        ),
+        lines.transform_filter("datum.kind == 'reference'").mark_line(strokeDash=[4, 4]),
+        lines.transform_filter("datum.kind == 'model'").mark_line(point=True, strokeWidth=2.5),
+        survey.mark_line(point=True, strokeWidth=3),
+        named.encode(x=x, y="at:Q", text="label:N", color=_own_colour()),
+    ).properties(height=340)
+
+
+def draw_points() -> Any:
+    """Draw answers against the survey, where conditions have no order; rows as of `draw_curves`."""
+    base = alt.Chart(alt.NamedData(name="rows"))
+    how: dict[str, Any] = {"axis": alt.Axis(format="%", tickCount=5), "scale": alt.Scale(nice=5)}
+    x = alt.X("truth:Q", title="The survey", **how)
+    y = alt.Y("value:Q", title="The answer", **how)
+    seen = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("truth", "value")]
+    points = base.encode(x=x, y=y, color=_own_colour(), tooltip=["who:N", "condition:N", *seen])
+    alike = base.transform_filter("datum.kind == 'alike'").mark_line(**DASHED)
+    models = points.transform_filter("datum.kind == 'model'")
+    return alt.layer(
+        alike.encode(x=x, y=y),
+        points.transform_filter("datum.kind == 'ghost'").mark_point(filled=True, opacity=0.35),
+        points.transform_filter("datum.kind == 'reference'").mark_line(strokeDash=[1, 3]),
+        models.mark_rule(strokeWidth=1, opacity=0.5).encode(x="low:Q", x2="high:Q"),
+        models.mark_point(filled=True, opacity=0.9).encode(size=alt.Size("size:Q", scale=None)),
+        models.mark_text(align="left", dx=8, angle=330, limit=130).encode(text="label:N"),
+    ).properties(height=400)
+
+
+def colour_names(runs: pd.DataFrame) -> dict[str, str]:
+    """Return one colour for every model, the same in each figure: grey for who is no model."""
+    # What was tuned or published comes later: the first colours are the best told apart.
+    order = runs.assign(later=runs["card"].notna() | (runs["kind"] != "run"))
+    free = cycle(COLOURS)
+    return {
+        row["name"]: GREY if row["kind"] == "respondent" else next(free)
+        for row in order.sort_values("later", kind="stable").to_dict("records")
+    }
+
+
+def _own_colour() -> Any:
+    return alt.Color("colour:N", scale=None, legend=None)
 
 
 def draw_stated() -> Any:

@@ -124,7 +124,8 @@ def _write_pages(folder: Path, results: Results) -> None:
     page("index.html", **said, boards=boards, scores=scores)
     page("explorer.html", **shown)
     in_task = tasks.specifications(mapped)
-    page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
+    colours = charts.colour_names(results.runs)
+    page("task.html", files=can_open, models=files, colours=colours, figures=in_task, mapped=mapped)
     listed = []
     for name, finding in made.items():
         if len(finding.table) and name not in NO_PAGE:
