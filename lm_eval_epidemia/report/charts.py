@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import cycle
+from types import MappingProxyType
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report.figures import Axis, Chart
 from lm_eval_epidemia.report.render import cut_text
 
@@ -28,6 +31,9 @@ COLOURS = [
     *(BLUE, ORANGE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", "#1E8A9E", "#C0392B", "#2E8B57"),
     *("#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"),
 ]
+
+#: Stands for the colour of the page's text while a figure is drawn.
+INK = "#010203"
 
 #: Classes of shares on a map, from low to high, and of errors, from too low to too high (the latter
 #: ColorBrewer's PuOr), for people who see colours differently too.
@@ -42,24 +48,42 @@ DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
 #: Characters of a name.
 LONGEST = 60
 
-LEGEND = alt.Legend(orient="bottom", columns=1, labelLimit=0)
+#: Of more names no colour is told from another: their marks are grey, named under the pointer. So
+#: many lines are named at their ends.
+MANY, FEW = 8, 6
 
-#: Width of a panel: with its axis it fits a phone.
-NARROW = 270
+#: Widths of the only panel and of one of several, two of which stand beside one another on a page.
+WIDE, NARROW = 760, 440
 
 #: The name of the shapes of countries in a chart.
 SHAPES = "world"
 
 
-def draw(chart: Chart, table: pd.DataFrame) -> Any:
-    """Draw a figure from the table of its finding."""
-    table = prepare_rows(chart, table)
+def draw(
+    chart: Chart,
+    table: pd.DataFrame,
+    colours: Mapping[str, str] = MappingProxyType({}),
+    wide: int = 0,
+) -> Any:
+    """Draw a figure from the table of its finding.
+
+    Parameters
+    ----------
+    chart : Chart
+    table : DataFrame
+    colours : mapping of str to str
+        By name of a model; others get colours in the order of the rows.
+    wide : int
+        Pixels of a panel; by default those of a page.
+    """
+    table = name_in_words(chart, prepare_rows(chart, table))
     place = {axis: _axis(chart, table, axis) for axis in "xy"}
-    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place)]
-    wide = NARROW if chart.facet else 420
+    colour = _colour(chart, table, colours)
+    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place, colour)]
+    wide = wide or (NARROW if chart.facet else WIDE)
     is_named = chart.y in table and not _is_number(table, chart.y)
     steps = table[chart.y].nunique() if is_named else 0
-    tall: Any = alt.Step(20) if steps else wide if chart.diagonal else 200
+    tall: Any = alt.Step(24) if steps else wide if chart.diagonal else max(240, wide // 2)
     drawn = alt.layer(*layers, data=_data(table)).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
@@ -70,6 +94,42 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
         x="independent" if apart else "shared",
         y="independent" if steps or chart.facet == "group" else "shared",
     )
+
+
+def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
+    """Put words for codes; of lines, each that has one gets the name at its end.
+
+    Rows without a place are no marks: without them no panel is empty, and no name is without one.
+    """
+    for axis in (chart.x, chart.y):
+        if _is_number(table, axis):
+            table = table[np.isfinite(table[axis].astype(float))]
+    ways = {"group": plain_name, "survey": str.upper}
+    table = table.assign(**{of: table[of].map(say) for of, say in ways.items() if of in table})
+    if chart.mark != "line" or not chart.colour or table[chart.colour].nunique() > FEW:
+        return table
+    table = table.assign(label="", at=table[chart.y].astype(float))
+    room = float(np.ptp(table["at"])) or 1.0
+    for _, panel in table.groupby(chart.facet) if chart.facet else [("", table)]:
+        ends: list[tuple[pd.Series, list[str]]] = []
+        for name, rows in panel.groupby(chart.colour, sort=False):
+            line = rows.set_index(chart.x)["at"]
+            # Lines that coincide have one label.
+            alike = (
+                names
+                for other, names in ends
+                if other.index.equals(line.index) and (other - line).abs().max() < room / 100
+            )
+            if (names := next(alike, None)) is not None:
+                names.append(str(name))
+                continue
+            ends.append((line.set_axis(rows.index), [str(name)]))
+        below = -np.inf
+        for line, names in sorted(ends, key=lambda end: end[0].iloc[-1]):
+            # No label hides another.
+            below = max(line.iloc[-1], below + room / 14)
+            table.loc[line.index[-1], ["label", "at"]] = ", ".join(names), below
+    return table
 
 
 def _data(table: pd.DataFrame) -> Any:
@@ -118,16 +178,21 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
 
 
-def _colour(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
-    """Return the encoding of colour: known respondents and the truth have their own."""
+def _colour(chart: Chart, table: pd.DataFrame, colours: Mapping[str, str]) -> dict[str, Any]:
+    """Return the encoding of colour: the truth has the text's, known respondents are grey."""
     if not chart.colour:
         return {"color": alt.value(BLUE)}
     names = [*dict.fromkeys(table[chart.colour].astype(str))]
-    own = {"truth": BLUE, "knows averages only": GREEN, "guesses uniformly": GREY}
-    free = iter([c for c in COLOURS if c not in own.values() or "truth" not in names] * 40)
+    if len(names) > MANY:
+        return {"color": alt.value(GREY), "detail": f"{chart.colour}:N"}
+    is_known = table.reindex(columns=["kind"])["kind"] == "respondent"
+    known = table.loc[is_known, chart.colour].astype(str)
+    own = {"truth": INK, "run": BLUE} | dict.fromkeys({*known, "respondent"}, GREY) | dict(colours)
+    free = iter([c for c in COLOURS if c not in own.values()] * 40)
     range_ = [own.get(name) or next(free) for name in names]
-    legend = LEGEND if len(names) > 1 else None
-    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if len(names) > 1 else None
+    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None)
+    colour = colour.legend(None if "label" in table else legend)
     return {"color": colour.scale(domain=names, range=range_)}
 
 
@@ -174,13 +239,17 @@ def _tooltip(chart: Chart, table: pd.DataFrame) -> list[Any]:
     ]
 
 
-def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -> list[Any]:
     """A mark per row, hollow if published, with its interval, and a tick for a reference."""
-    more = _colour(chart, table)
-    if not _is_number(table, chart.y) and chart.colour not in ("kind", "") and chart.y != "who":
+    if (
+        not _is_number(table, chart.y)
+        and chart.colour not in ("kind", "")
+        and chart.y != "who"
+        and "detail" not in more
+    ):
         # Models of a row stand below one another, so that no dot hides another's.
         more["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
-    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table))
+    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table), description="who:N")
     run = "datum.kind != 'published'"
     layers = [
         *_intervals(chart, table, **more),
@@ -188,36 +257,40 @@ def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
         base.transform_filter(f"!({run})").mark_point(filled=False, size=60, opacity=1),
     ]
     if chart.tick in table:
-        tick = alt.Chart().mark_tick(color=GREEN, thickness=2, size=14)
+        tick = alt.Chart().mark_tick(color=GREY, thickness=2, size=16)
         layers.append(tick.encode(x=f"{chart.tick}:Q", y=place["y"]))
     return layers
 
 
-def _line(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _line(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per model, with marks and intervals; where a training was kept, a dashed line."""
-    colour, line = _colour(chart, table), alt.Chart().mark_line(point=True)
-    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
+    line, name = alt.Chart().mark_line(point=True), alt.Chart()
+    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table), description="who:N")
     kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
-    return [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
+    layers = [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
+    if "label" in table:
+        at = {"x": place["x"], "y": _axis(chart, table, "y", "at"), "text": "label:N"}
+        layers.append(name.mark_text(align="left", dx=8, limit=260).encode(**at, **colour))
+    return layers
 
 
 def _only(condition: str) -> Any:
     return alt.Chart().transform_filter(f"datum.{condition}")
 
 
-def _bars(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _bars(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """The truth as bars with intervals, everybody else as marks."""
     truth, (low, high) = _only("kind == 'survey'"), chart.interval
     both = {"x": _axis(chart, table, "x", low), "x2": f"{high}:Q", "y": place["y"]}
     others = _only("kind != 'survey'").mark_point(filled=True, size=70, opacity=0.9)
     return [
-        truth.mark_bar(color=BLUE, opacity=0.35).encode(**place),
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(**both),
-        others.encode(**place, **_colour(chart, table), tooltip=_tooltip(chart, table)),
+        truth.mark_bar(color=GREY, opacity=0.35).encode(**place),
+        truth.mark_rule(color=INK, strokeWidth=2).encode(**both),
+        others.encode(**place, **colour, tooltip=_tooltip(chart, table)),
     ]
 
 
-def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _area(chart: Chart, table: pd.DataFrame, place: Any, _: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
     drawn = _only("mark == 'replicate'").transform_density(chart.x, as_=[chart.x, "density"])
@@ -230,11 +303,11 @@ def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
     ]
 
 
-def _arrow(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _arrow(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per row from the hollow mark, before, to the filled one, after."""
     after = chart.interval[1]
     tip = [*_tooltip(chart, table), f"{after}:Q"]
-    base = alt.Chart().encode(y=place["y"], **_colour(chart, table), tooltip=tip)
+    base = alt.Chart().encode(y=place["y"], **colour, tooltip=tip)
     end = _axis(chart, table, "x", after)
     return [
         base.mark_rule().encode(x=place["x"], x2=f"{after}:Q"),
@@ -300,15 +373,18 @@ def draw_curves() -> Any:
     base = alt.Chart(alt.NamedData(name="rows"))
     axis = alt.Axis(labelAngle=0, labelOverlap="greedy", labelLimit=110, grid=False)
     x = alt.X("condition:N", sort=None, title=None, axis=axis)
-    y = alt.Y("value:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(nice=5))
+    y = alt.Y(
+        "value:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(nice=5)
+    )
     share = alt.Tooltip("value:Q", format=".1%", title="share")
-    seen = ["who:N", "condition:N", share]
+    seen: list[Any] = ["who:N", "condition:N", share]
     lines = base.encode(x=x, y=y, detail="who:N", color=_own_colour(), tooltip=seen)
     one = alt.selection_point(name="over", on="pointerover", fields=["who"], empty=False)
     ghosts = lines.transform_filter("datum.kind == 'ghost'")
     survey = lines.transform_filter("datum.kind == 'survey'")
     named = base.transform_filter("datum.kind == 'name'")
     named = named.mark_text(align="left", dx=10, fontSize=12, fontWeight=600)
+    here = base.transform_filter("datum.kind == 'chosen'").mark_rule(color=GREY, opacity=0.6)
     return alt.layer(
         survey.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q"),
         # Wide and unseen, so that a pointer meets it.
@@ -319,6 +395,7 @@ def draw_curves() -> Any:
         lines.transform_filter("datum.kind == 'reference'").mark_line(strokeDash=[4, 4]),
         lines.transform_filter("datum.kind == 'model'").mark_line(point=True, strokeWidth=2.5),
         survey.mark_line(point=True, strokeWidth=3),
+        here.encode(x=x),
         named.encode(x=x, y="at:Q", text="label:N", color=_own_colour()),
     ).properties(height=340)
 
@@ -329,8 +406,9 @@ def draw_points() -> Any:
     how: dict[str, Any] = {"axis": alt.Axis(format="%", tickCount=5), "scale": alt.Scale(nice=5)}
     x = alt.X("truth:Q", title="The survey", **how)
     y = alt.Y("value:Q", title="The answer", **how)
-    seen = [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("truth", "value")]
-    points = base.encode(x=x, y=y, color=_own_colour(), tooltip=["who:N", "condition:N", *seen])
+    seen: list[Any] = ["who:N", "condition:N"]
+    seen += [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("truth", "value")]
+    points = base.encode(x=x, y=y, color=_own_colour(), tooltip=seen)
     alike = base.transform_filter("datum.kind == 'alike'").mark_line(**DASHED)
     models = points.transform_filter("datum.kind == 'model'")
     return alt.layer(
@@ -396,9 +474,6 @@ def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
 
 #: By name: a function of the declaration, the rows and their places, which returns layers.
 MARKS = {"dot": _dots, "line": _line, "bar": _bars, "area": _area, "arrow": _arrow}
-
-#: Stands for the colour of the page's text while a figure is drawn.
-INK = "#010203"
 
 #: What surrounds the marks has the colours of the page's text, and can be read on a phone.
 WORDS = {"labelColor": INK, "titleColor": INK}

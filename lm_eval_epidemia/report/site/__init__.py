@@ -43,7 +43,7 @@ from lm_eval_epidemia.surveys.record import Declared
 MARKER = ".epidemia-site"
 
 #: Our own sheets and scripts.
-OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "task.js")
+OWN = ("site.css", "site.js", "explorer.js", "model.js", "quantities.js", "replies.js", "task.js")
 
 #: Those of maps, where something was asked about countries.
 OF_MAPS = ("map.js", "map.css")
@@ -123,6 +123,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     said = {"sentences": first.sentences, "notes": list_notes(results)}
     page("index.html", **said, boards=boards, scores=scores)
     page("explorer.html", **shown)
+    write("scores", "scores", shown["scores"])
     in_task = tasks.specifications(mapped)
     colours = charts.colour_names(results.runs)
     page("task.html", files=can_open, models=files, colours=colours, figures=in_task, mapped=mapped)
@@ -144,7 +145,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     for model, file in files.items():
         shown_of = [made[name] for name in OF_MODEL]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
-        of_model = models.make_model_page(results, model, can_open)
+        of_model = models.make_model_page(results, model, can_open, made)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))

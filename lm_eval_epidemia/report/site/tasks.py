@@ -14,8 +14,8 @@ import pandas as pd
 from lm_eval_epidemia.ask.prompts import Wording, find_variables, prompt
 from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.references import find_part, score_known
@@ -98,7 +98,11 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         "filters": {kind: sorted(facets[kind].dropna().unique()) for kind in facets},
         "mapped": mapped,
         "names": names,
-        "scores": {"models": names, "tasks": of_tasks},
+        "scores": {
+            "models": names,
+            "tasks": of_tasks,
+            "titles": {task["name"]: task["title"] for task in listed if task["scores"]},
+        },
     }
 
 
@@ -246,7 +250,7 @@ def _list_answers(
     asked: LeafKey,
     own: TaskAnswers | None,
     everywhere: Any,
-    ends: Sequence[Array],
+    ends: tuple[Array, Array],
     first: int,
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""

@@ -35,6 +35,7 @@
   const whole_ = (share) => `${(100 * share).toFixed(share > 0.005 && share < 0.995 ? 0 : 1)} %`;
   const panel = () => document.getElementById("panel");
   const index = () => read("index");
+  const inPage = (name) => ({ "#0072B2": "var(--accent)", "#D55E00": "var(--other)", "#009E73": "var(--known)" })[name] ?? name;
   const colour = (one) => index().colours[one.name] ?? GREY;
 
   function state() {
@@ -125,7 +126,7 @@
 
   function caption({ data, model, others, also }) {
     const grey = others.length - also.length;
-    const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "key", style: `--dot:${colour(one)}` }, one.name));
+    const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "key", style: `--dot:${inPage(colour(one))}` }, one.name));
     const reads = data.ordered ? "The band is the survey's 95 % interval." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
     return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, named under the pointer; draw up to three in colour from the list below.` : ""}`);
   }
@@ -155,10 +156,9 @@
     const element = document.getElementById("over"), specification = read(data.ordered ? "figure-curve" : "figure-points");
     if (data.ordered) {
       const survey = add("survey", "survey", INK, (at, level) => data.p[at][level]);
-      const wide = Math.min(270, element.clientWidth / 3.6);
       rows.push(...named([survey, ...drawn.reverse(), ...reference], specification.height, label(data.given.length - 1)));
-      specification.layer.at(-1).mark.limit = wide - 12;
-      specification.padding = { left: 5, top: 8, bottom: 5, right: wide };
+      rows.push({ kind: "chosen", condition: label(cell) });
+      specification.layer.at(-1).mark.limit = Math.min(270, element.clientWidth / 3.6);
     } else {
       if (places.length < 13) rows.filter((row) => row.who === drawn.at(-1)?.who).forEach((row) => { row.label = row.condition; });
       const every = rows.flatMap((row) => [row.truth, row.value]);
@@ -226,15 +226,15 @@
       const file = index().models[one.model], reach = 1.96 * (one.error ?? 0), clip = (x) => Math.min(100, Math.max(0, x));
       const why = [...["old", "tuned", "part"].filter((key) => one[key]), one.kind].flatMap((key) => WHY[key] ?? []);
       const chips = [...one.settings.split(", ").filter(Boolean), ...why].map((text) => make("span", { class: "chip" }, text));
-      const name = one.q ? make("a", { href: address({ model: one.name }), title: one.name }, one.model) : make("span", { title: one.name, tabindex: "0" }, one.model);
+      const name = one.q ? make("a", { href: address({ model: one.name }), title: one.name, class: "name" }, one.model) : make("span", { title: one.name, tabindex: "0", class: "name" }, one.model);
       const draw = make("input", { type: "checkbox", id: `draw-${data.models.indexOf(one)}`, "aria-label": `Draw ${one.name}` });
       draw.checked = one === model || also.includes(one);
       draw.disabled = one === model || !one.q || (!draw.checked && also.length >= FEW - 1);
       draw.addEventListener("change", () => go({ model: model.name, cell, answer, also: draw.checked ? [...also, one].map((x) => x.name) : also.filter((x) => x !== one).map((x) => x.name) }));
-      const dot = make("span", { class: "scale", "aria-hidden": "true", style: one.score === null ? "" : `--at:${one.score};--low:${clip(one.score - reach)};--high:${clip(one.score + reach)};--mean:${averages};--dot:${draw.checked && one.q ? colour(one) : GREY}` });
+      const dot = make("span", { class: "scale", "aria-hidden": "true", style: one.score === null ? "" : `--at:${one.score};--low:${clip(one.score - reach)};--high:${clip(one.score + reach)};--mean:${averages};--dot:${draw.checked && one.q ? inPage(colour(one)) : GREY}` });
       return make("tr", { class: one === model ? "chosen" : one.kind === "run" && !one.old ? "" : "reference" },
-        make("td", {}, make("span", { class: "named" }, one.q ? draw : "", " ", name), ...chips.flatMap((chip) => [chip, " "]), ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "its page")] : [])),
-        make("td", { class: "wide-only" }, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
+        make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((chip) => [chip, " "])),
+        make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
     const heads = ["Model", "0 to 100, with averages", "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
