@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from html import escape
 from importlib.resources import files
 from itertools import cycle
-from types import MappingProxyType
 from typing import Any
 
 import altair as alt
@@ -59,19 +58,14 @@ WIDE, NARROW = 760, 440
 SHAPES = "world"
 
 
-def draw(
-    chart: Chart,
-    table: pd.DataFrame,
-    colours: Mapping[str, str] = MappingProxyType({}),
-    wide: int = 0,
-) -> Any:
+def draw(chart: Chart, table: pd.DataFrame, colours: Any = None, wide: int = 0) -> Any:
     """Draw a figure from the table of its finding.
 
     Parameters
     ----------
     chart : Chart
     table : DataFrame
-    colours : mapping of str to str
+    colours : mapping of str to str, optional
         By name of a model; others get colours in the order of the rows.
     wide : int
         Pixels of a panel; by default those of a page.
@@ -109,26 +103,18 @@ def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     if chart.mark != "line" or not chart.colour or table[chart.colour].nunique() > FEW:
         return table
     table = table.assign(label="", at=table[chart.y].astype(float))
-    room = float(np.ptp(table["at"])) or 1.0
+    room = float(np.ptp([*table["at"], 0 if chart.axis(chart.y).ends else table["at"].iloc[0]]))
     for _, panel in table.groupby(chart.facet) if chart.facet else [("", table)]:
-        ends: list[tuple[pd.Series, list[str]]] = []
+        named: dict[Any, list[str]] = {}
         for name, rows in panel.groupby(chart.colour, sort=False):
-            line = rows.set_index(chart.x)["at"]
             # Lines that coincide have one label.
-            alike = (
-                names
-                for other, names in ends
-                if other.index.equals(line.index) and (other - line).abs().max() < room / 100
-            )
-            if (names := next(alike, None)) is not None:
-                names.append(str(name))
-                continue
-            ends.append((line.set_axis(rows.index), [str(name)]))
+            course = zip(rows[chart.x], (rows["at"] * 60 / (room or 1)).round(), strict=True)
+            named.setdefault((*course,), [rows.index[-1]]).append(str(name))
         below = -np.inf
-        for line, names in sorted(ends, key=lambda end: end[0].iloc[-1]):
+        for end, *names in sorted(named.values(), key=lambda of: table["at"][of[0]]):
             # No label hides another.
-            below = max(line.iloc[-1], below + room / 14)
-            table.loc[line.index[-1], ["label", "at"]] = ", ".join(names), below
+            below = max(table["at"][end], below + room / 14)
+            table.loc[end, ["label", "at"]] = ", ".join(names), below
     return table
 
 
@@ -178,7 +164,7 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
 
 
-def _colour(chart: Chart, table: pd.DataFrame, colours: Mapping[str, str]) -> dict[str, Any]:
+def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
     """Return the encoding of colour: the truth has the text's, known respondents are grey."""
     if not chart.colour:
         return {"color": alt.value(BLUE)}
@@ -187,8 +173,10 @@ def _colour(chart: Chart, table: pd.DataFrame, colours: Mapping[str, str]) -> di
         return {"color": alt.value(GREY), "detail": f"{chart.colour}:N"}
     is_known = table.reindex(columns=["kind"])["kind"] == "respondent"
     known = table.loc[is_known, chart.colour].astype(str)
-    own = {"truth": INK, "run": BLUE} | dict.fromkeys({*known, "respondent"}, GREY) | dict(colours)
-    free = iter([c for c in COLOURS if c not in own.values()] * 40)
+    own = (
+        {"truth": INK, "run": BLUE} | dict.fromkeys({*known, "respondent"}, GREY) | (colours or {})
+    )
+    free = cycle([c for c in COLOURS if c not in own.values()] or COLOURS)
     range_ = [own.get(name) or next(free) for name in names]
     legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if len(names) > 1 else None
     colour = alt.Color(f"{chart.colour}:N", title=None, sort=None)
@@ -241,12 +229,8 @@ def _tooltip(chart: Chart, table: pd.DataFrame) -> list[Any]:
 
 def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -> list[Any]:
     """A mark per row, hollow if published, with its interval, and a tick for a reference."""
-    if (
-        not _is_number(table, chart.y)
-        and chart.colour not in ("kind", "")
-        and chart.y != "who"
-        and "detail" not in more
-    ):
+    is_alone = chart.y == "who" or chart.colour in ("kind", "") or "detail" in more
+    if not _is_number(table, chart.y) and not is_alone:
         # Models of a row stand below one another, so that no dot hides another's.
         more["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
     base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table), description="who:N")
@@ -364,93 +348,15 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
-def draw_curves() -> Any:
-    """Draw an answer over a question's conditions, in their order: rows come from a page's script.
-
-    Each line is the survey's with its band, a reference's, a model's, or a model's without a colour
-    of its own (``ghost``), whose name the pointer tells.
-    """
-    base = alt.Chart(alt.NamedData(name="rows"))
-    axis = alt.Axis(labelAngle=0, labelOverlap="greedy", labelLimit=110, grid=False)
-    x = alt.X("condition:N", sort=None, title=None, axis=axis)
-    y = alt.Y(
-        "value:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(nice=5)
-    )
-    share = alt.Tooltip("value:Q", format=".1%", title="share")
-    seen: list[Any] = ["who:N", "condition:N", share]
-    lines = base.encode(x=x, y=y, detail="who:N", color=_own_colour(), tooltip=seen)
-    one = alt.selection_point(name="over", on="pointerover", fields=["who"], empty=False)
-    ghosts = lines.transform_filter("datum.kind == 'ghost'")
-    survey = lines.transform_filter("datum.kind == 'survey'")
-    named = base.transform_filter("datum.kind == 'name'")
-    named = named.mark_text(align="left", dx=10, fontSize=12, fontWeight=600)
-    here = base.transform_filter("datum.kind == 'chosen'").mark_rule(color=GREY, opacity=0.6)
-    return alt.layer(
-        survey.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q"),
-        # Wide and unseen, so that a pointer meets it.
-        ghosts.mark_line(opacity=0, strokeWidth=10).add_params(one),
-        ghosts.mark_line(strokeWidth=1.5).encode(
-            opacity=alt.condition(one, alt.value(1), alt.value(0.35))
-        ),
-        lines.transform_filter("datum.kind == 'reference'").mark_line(strokeDash=[4, 4]),
-        lines.transform_filter("datum.kind == 'model'").mark_line(point=True, strokeWidth=2.5),
-        survey.mark_line(point=True, strokeWidth=3),
-        here.encode(x=x),
-        named.encode(x=x, y="at:Q", text="label:N", color=_own_colour()),
-    ).properties(height=340)
-
-
-def draw_points() -> Any:
-    """Draw answers against the survey, where conditions have no order; rows as of `draw_curves`."""
-    base = alt.Chart(alt.NamedData(name="rows"))
-    how: dict[str, Any] = {"axis": alt.Axis(format="%", tickCount=5), "scale": alt.Scale(nice=5)}
-    x = alt.X("truth:Q", title="The survey", **how)
-    y = alt.Y("value:Q", title="The answer", **how)
-    seen: list[Any] = ["who:N", "condition:N"]
-    seen += [alt.Tooltip(f"{name}:Q", format=".1%") for name in ("truth", "value")]
-    points = base.encode(x=x, y=y, color=_own_colour(), tooltip=seen)
-    alike = base.transform_filter("datum.kind == 'alike'").mark_line(**DASHED)
-    models = points.transform_filter("datum.kind == 'model'")
-    return alt.layer(
-        alike.encode(x=x, y=y),
-        points.transform_filter("datum.kind == 'ghost'").mark_point(filled=True, opacity=0.35),
-        points.transform_filter("datum.kind == 'reference'").mark_line(strokeDash=[1, 3]),
-        models.mark_rule(strokeWidth=1, opacity=0.5).encode(x="low:Q", x2="high:Q"),
-        models.mark_point(filled=True, opacity=0.9).encode(size=alt.Size("size:Q", scale=None)),
-        models.mark_text(align="left", dx=8, angle=330, limit=130).encode(text="label:N"),
-    ).properties(height=400)
-
-
 def colour_names(runs: pd.DataFrame) -> dict[str, str]:
     """Return one colour for every model, the same in each figure: grey for who is no model."""
     # What was tuned or published comes later: the first colours are the best told apart.
-    order = runs.assign(later=runs["card"].notna() | (runs["kind"] != "run"))
+    order = runs.assign(later=(runs["kind"] != "run") | runs["card"].notna())
     free = cycle(COLOURS)
     return {
         row["name"]: GREY if row["kind"] == "respondent" else next(free)
         for row in order.sort_values("later", kind="stable").to_dict("records")
     }
-
-
-def _own_colour() -> Any:
-    return alt.Color("colour:N", scale=None, legend=None)
-
-
-def draw_stated() -> Any:
-    """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
-    base = alt.Chart(alt.NamedData(name="rows"))
-    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=0))
-    beside = alt.YOffset("place:Q", scale=alt.Scale(domain=[0, 1]))
-    scale = alt.Scale(
-        domain=["truth", "model", "published", "real answers"], range=[BLUE, ORANGE, PURPLE, GREY]
-    )
-    colour = alt.Color("kind:N", scale=scale, legend=None)
-    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False))
-    both = base.encode(y=y, yOffset=beside, color=colour)
-    return alt.layer(
-        both.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
-        both.mark_tick(thickness=2).encode(x="middle:Q"),
-    ).properties(width=420, height=alt.Step(26))
 
 
 def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
@@ -481,8 +387,8 @@ LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
 CONFIG = {
     "background": "transparent",
     "axis": {**WORDS, **LINES, "labelFontSize": 12, "titleFontSize": 12},
-    "legend": {**WORDS, "labelFontSize": 11},
-    "header": WORDS,
+    "legend": {**WORDS, "labelFontSize": 12},
+    "header": {**WORDS, "labelFontSize": 12},
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},
 }

@@ -90,6 +90,9 @@ class Chart(NamedTuple):
 
 _DECLARED: dict[str, Any] = read_yaml(__package__, "figures.yaml")
 
+#: Figures whose rows come from the script of a page, as Vega-Lite.
+SCRIPTED: dict[str, dict[str, Any]] = read_yaml(__package__, "pages.yaml")
+
 #: Every figure, by name.
 CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}
 

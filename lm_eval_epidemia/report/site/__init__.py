@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.leaderboard import list_notes
 from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
-from lm_eval_epidemia.report.figures import CHARTS
+from lm_eval_epidemia.report.figures import CHARTS, SCRIPTED
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, tasks
 from lm_eval_epidemia.results.read import Results
@@ -125,8 +125,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     page("explorer.html", **shown)
     write("scores", "scores", shown["scores"])
     in_task = tasks.specifications(mapped)
-    colours = charts.colour_names(results.runs)
-    page("task.html", files=can_open, models=files, colours=colours, figures=in_task, mapped=mapped)
+    page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
     listed = []
     for name, finding in made.items():
         if len(finding.table) and name not in NO_PAGE:
@@ -153,8 +152,8 @@ def _write_pages(folder: Path, results: Results) -> None:
         "hierarchy.html", said={board.benchmark.name: board.sentences[0] for board in first.boards}
     )
     page("interventions.html", **examples(results))
-    stated = charts.draw_stated().to_dict()
-    page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
+    stated = quantities.make_page_data(results, write)
+    page("quantities.html", **stated, figure=SCRIPTED["stated"])
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
@@ -192,7 +191,9 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"drawing": _edges, "figures": figures}
+    colours = charts.colour_names(results.runs)
+    environment.filters |= {"drawing": _edges, "figures": lambda of: figures(of, colours)}
+    environment.globals["colours"] = colours
     environment.filters["table"] = lambda finding, linked=files: render_table(finding, linked)
     environment.policies["json.dumps_function"] = lambda value, **_: to_script(value)
     runs = results.runs[results.runs["kind"] != "published"]
@@ -248,7 +249,7 @@ def describe_name(text: str) -> str:
     return list_leaves()[text].entry.title if text in list_leaves() else text
 
 
-def figures(finding: Finding) -> list[dict[str, Any]]:
+def figures(finding: Finding, colours: Mapping[str, str]) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
     for chart in CHARTS.values():
@@ -257,7 +258,7 @@ def figures(finding: Finding) -> list[dict[str, Any]]:
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
-            svg = charts.to_page_svg(charts.draw(chart, few), says)
+            svg = charts.to_page_svg(charts.draw(chart, few, colours), says)
             drawn.append({"says": says, "svg": Markup(svg)})
     return drawn
 

@@ -169,15 +169,14 @@ def _ends(own: Results, scores: pd.DataFrame, *more: Any) -> list[dict[str, Any]
     ]
 
 
-def _make_task(
-    own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str], colours: Mapping[str, str]
-) -> dict[str, Any]:
+def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str, Any]:
     """Return a task with the truth and the model's answer over its conditions."""
-    name, svg = in_way(row["task"], row["way"]), ""
+    name, svg, answer = in_way(row["task"], row["way"]), "", ""
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
     made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
         table = curve(run, name).table
+        answer = table["answer"].iloc[0]
         kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
         svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept, colours, 340), entry.title)
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
@@ -186,6 +185,7 @@ def _make_task(
         "run": run.runs["name"].iloc[0],
         "title": describe_question(entry.title),
         "score": f"{row['value']:.1f}{error}",
+        "answer": answer,
         "svg": Markup(svg),
         "opens": name in can_open,
     }

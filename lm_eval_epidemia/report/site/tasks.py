@@ -22,6 +22,7 @@ from lm_eval_epidemia.findings.references import find_part, score_known
 from lm_eval_epidemia.findings.single_groups import countries_of
 from lm_eval_epidemia.findings.words import describe_question
 from lm_eval_epidemia.report import charts
+from lm_eval_epidemia.report.figures import SCRIPTED
 from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
 from lm_eval_epidemia.results.samples import TaskAnswers
@@ -47,8 +48,8 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
     Each facet of a task is a filter, including facets added later.
     """
     runs = results.runs.reindex(columns=["name", "model", "settings", "kind", "card"])
-    told = results.runs.reindex(columns=["task_version", "truth"]).fillna("").ne("").any(axis=1)
-    scores = results.scores.join(runs.assign(stale=told), on="run")
+    other = results.runs.reindex(columns=["task_version", "truth"]).fillna("") != ""
+    scores = results.scores.join(runs.assign(stale=other.any(axis=1)), on="run")
     scores["known"] = score_known(results.scores, results.runs)["score"]
     by_task = dict([*scores.groupby(["task", "way"], sort=False)])
     own, _ = collect_answers(results)
@@ -91,6 +92,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
     facets = pd.DataFrame([task["facets"] for task in listed])
     names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
     known = {task["name"]: task["scores"] for task in listed if task["scores"]}
+    titles = {task["name"]: task["title"] for task in listed if task["name"] in known}
     of_tasks = {task: [of.get(name) for name in names] for task, of in known.items()}
     return {
         "tasks": listed,
@@ -98,11 +100,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         "filters": {kind: sorted(facets[kind].dropna().unique()) for kind in facets},
         "mapped": mapped,
         "names": names,
-        "scores": {
-            "models": names,
-            "tasks": of_tasks,
-            "titles": {task["name"]: task["title"] for task in listed if task["scores"]},
-        },
+        "scores": {"models": names, "tasks": of_tasks, "titles": titles},
     }
 
 
@@ -134,10 +132,9 @@ def _describe_scores(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
     models = rows[rows["kind"] != "respondent"]
     rivals = models if len(models) else rows
     if rivals.empty:
-        return told | {"best": "", "highest": "", "median": ""}
+        return told | {"highest": "", "median": ""}
     best, median = rivals["value"].idxmax(), rivals["value"].median()
-    told |= {"best": rivals["name"][best], "highest": written[best]}
-    return told | {"median": f"{median:.{digits}f}"}
+    return told | {"highest": written[best], "median": f"{median:.{digits}f}"}
 
 
 def task_data(
@@ -162,8 +159,6 @@ def task_data(
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     given = all_tasks()[truth.task].given
     is_ordered = len(given) == 1 and find_variables(truth)[given[0]].ordered
-    # Of yes and no, a reader expects the first.
-    shown = int(len(truth.levels) == 2 and truth.levels[0] in ("No", "0"))
     rows = rows.assign(old=(rows["task_version"] != "") | (rows["truth"] != ""))
     rows = rows.assign(tuned=rows["card"].notna(), part=rows["seen"] < 1 - 1e-9)
     by = ["old", "tuned", "stale", "part", "value"]
@@ -185,7 +180,6 @@ def task_data(
             [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
         ],
         "ordered": is_ordered,
-        "shown": shown,
         **({"who": [bare.people(cell) for cell in cells]} if len(cells) <= NAMED else {}),
         "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
@@ -200,7 +194,7 @@ def task_data(
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
         "models": [
-            _list_answers(row, asked, own.get((row["run"], asked)), everywhere, ends, shown)
+            _list_answers(row, asked, own.get((row["run"], asked)), everywhere, ends)
             for row in rows.to_dict("records")
         ],
     }
@@ -246,12 +240,7 @@ def _split_questions(
 
 
 def _list_answers(
-    row: dict[Any, Any],
-    asked: LeafKey,
-    own: TaskAnswers | None,
-    everywhere: Any,
-    ends: tuple[Array, Array],
-    first: int,
+    row: dict[Any, Any], asked: LeafKey, own: TaskAnswers | None, everywhere: Any, ends: Any
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
     known = {"l1", POPULATION, *SCORE, *NOT_SETTINGS, "known"}
@@ -268,7 +257,7 @@ def _list_answers(
         "name": row["name"],
         **{key: row[key] for key in ("model", "settings", "kind")},
         **{key: True for key in ("old", "tuned", "part") if row[key]},
-        "worst": own and _find_worst(own, *ends, first),
+        "worst": own and _find_worst(own, *ends),
         **{key: round(x, digits) for key, (x, digits) in numbers.items() if math.isfinite(x)},
         "diagnostics": {key: round(x, 4) for key, x in more.items() if math.isfinite(x)},
         "q": own and "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
@@ -279,22 +268,20 @@ def _list_answers(
     return shown if anchors == everywhere else {**shown, "anchors": anchors}
 
 
-def _find_worst(own: TaskAnswers, low: Array, high: Array, first: int) -> list[int]:
+def _find_worst(own: TaskAnswers, low: Array, high: Array) -> list[int]:
     """Return the condition and the answer that a run misses by most, beyond sampling error."""
-    off = np.maximum(low[own.cells] - own.q, own.q - high[own.cells])
-    if off.shape[1] == 2:  # both answers are as far off
-        off[:, 1 - first] = -1
+    # Of two answers that are as far off, the first.
+    off = np.maximum(low[own.cells] - own.q, own.q - high[own.cells]).round(9)
     row, answer = np.unravel_index(off.argmax(), off.shape)
     return [int(own.cells[row]), int(answer)]
 
 
 def specifications(mapped: bool) -> dict[str, Any]:
     """Return the figures of the task page, which take their rows from its script."""
-    drawn = {"curve": charts.draw_curves(), "points": charts.draw_points()}
+    drawn = {name: SCRIPTED[name] for name in ("curve", "points")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
-            drawn[name] = charts.shade_map(colour).properties(width=640, height=310)
-    made = {name: {**of.to_dict(), "data": {"name": "rows"}} for name, of in drawn.items()}
-    for of in made.values():
-        of.pop("config", None)  # colours of text and axes are the page's
-    return made
+            one = charts.shade_map(colour).properties(width=640, height=310).to_dict()
+            one.pop("config", None)  # colours of text and axes are the page's
+            drawn[name] = {**one, "data": {"name": "rows"}}
+    return drawn

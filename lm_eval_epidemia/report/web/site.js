@@ -1,4 +1,4 @@
-// All pages: theme, sortable tables, figures drawn when they come into sight. The explorer's own
+// All pages: theme, sortable tables, figures. The explorer's own
 // part is in explorer.js. Texts from result files only ever become text nodes.
 "use strict";
 
@@ -66,17 +66,6 @@ window.epidemia = (() => {
     return view;
   }
 
-  function figuresInSight() {
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        seen.unobserve(entry.target);
-        const name = entry.target.dataset.figure;
-        figure(entry.target, read(`figure-${name}`), read(`rows-${name}`));
-      }
-    }, { rootMargin: "200px" });
-    document.querySelectorAll("[data-figure]").forEach((element) => seen.observe(element));
-  }
-
   // Theme: the system's unless the reader chose. It is set before the page is drawn.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let chosen = null;
@@ -139,7 +128,6 @@ window.epidemia = (() => {
 
   document.addEventListener("DOMContentLoaded", () => {
     buttons();
-    figuresInSight();
     sortable();
   });
 

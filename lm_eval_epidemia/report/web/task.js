@@ -81,9 +81,9 @@
   }
 
   function show(data, model) {
-    const asked = state(), [worst, missed] = model.worst ?? [data.weight.indexOf(Math.max(...data.weight)), data.shown];
+    const asked = state(), [worst, missed] = model.worst ?? [data.weight.indexOf(Math.max(...data.weight)), 0];
     const cell = asked.cell >= 0 && asked.cell < data.given.length ? asked.cell : worst;
-    const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : asked.cell >= 0 ? data.shown : missed;
+    const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : asked.cell >= 0 ? 0 : missed;
     const others = data.models.filter((one) => one.q && one !== model);
     const also = others.filter((one) => (asked.also.length ? asked.also.includes(one.name) : others.length < FEW)).slice(0, FEW - 1);
     const view = { data, model, cell, answer, others, also, q: said(model, cell, answer) };
@@ -110,10 +110,11 @@
       asking(view),
       make("p", { class: "note" }, make("a", { href: `survey-${data.survey}.html` }, `Data card of ${data.survey.toUpperCase()}`), ` · ${data.name} · `, make("a", { href: address({ model: model.name || null, cell, answer }) }, "link to this view")),
     );
-    if (focused) document.getElementById(focused)?.focus();
     document.title = `${data.title} · epidemia`;
     draw(view);
     if (data.map) window.epidemia.map(document.getElementById("on-map"), { data, model, cell, answer, view: asked.view, go });
+    // The panel is made anew; what was chosen keeps the keyboard.
+    if (focused) document.getElementById(focused)?.focus();
   }
 
   const people = (data, cell) => data.who?.[cell] ?? `people (${data.given[cell].join(", ")})`;
