@@ -110,11 +110,12 @@ def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
             # Lines that coincide have one label.
             course = zip(rows[chart.x], (rows["at"] * 60 / (room or 1)).round(), strict=True)
             named.setdefault((*course,), [rows.index[-1]]).append(str(name))
-        below = -np.inf
-        for end, *names in sorted(named.values(), key=lambda of: table["at"][of[0]]):
-            # No label hides another.
-            below = max(table["at"][end], below + room / 14)
-            table.loc[end, ["label", "at"]] = ", ".join(names), below
+        # From the nearer edge on, so that no label hides another or leaves the panel.
+        at = table["at"][[end for end, *_ in named.values()]]
+        side, last = 1 if at.mean() < table["at"].mean() else -1, -np.inf
+        for end, *names in sorted(named.values(), key=lambda of: side * at[of[0]]):
+            last = max(side * at[end], last + room / 14)
+            table.loc[end, ["label", "at"]] = ", ".join(names), side * last
     return table
 
 

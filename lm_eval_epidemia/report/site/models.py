@@ -112,7 +112,8 @@ def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[di
         off = 50 * np.abs(own.q - truth.p[own.cells]).sum(axis=1) * weight
         for place, name in enumerate(leaf(asked).entry.declared.given):
             sums = pd.DataFrame({"off": off, "weight": weight}).groupby(cells[place]).sum()
-            what = [f"{name.replace('_', ' ').capitalize()}: {label}" for label in sums.index]
+            kind = name.replace("_", " ").capitalize().replace("Bmi", "BMI")
+            what = [f"{kind}: {label}" for label in sums.index]
             rows.append(pd.DataFrame({"what": what, "off": sums["off"] / sums["weight"]}))
     return _rank(pd.concat(rows)) if rows else []
 

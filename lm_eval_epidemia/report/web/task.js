@@ -163,7 +163,7 @@
     } else {
       if (places.length < 13) rows.filter((row) => row.who === drawn.at(-1)?.who).forEach((row) => { row.label = row.condition; });
       const every = rows.flatMap((row) => [row.truth, row.value]);
-      for (const end of [Math.min(...every), Math.max(...every)]) rows.push({ kind: "alike", truth: end, value: end });
+      for (const end of [Math.min(...every), Math.max(...every)]) rows.push({ kind: "alike", colour: GREY, truth: end, value: end });
     }
     // A layer without rows would have a scale without ends.
     specification.layer = specification.layer.filter((layer) => rows.some((row) => layer.transform[0].filter.includes(`'${row.kind}'`)));
@@ -181,7 +181,9 @@
       if (same) same.label += `, ${line.who}`;
       else ends.push({ kind: "name", condition, colour: line.colour, values: line.values, label: line.who, at: line.values.at(-1) });
     }
-    ends.sort((a, b) => a.at - b.at).forEach((end, i) => { if (i) end.at = Math.max(end.at, ends[i - 1].at + (top * 17) / height); });
+    // From the nearer edge on, so that no name leaves the picture.
+    const side = ends.reduce((sum, end) => sum + end.at, 0) < (ends.length * top) / 2 ? 1 : -1;
+    ends.sort((a, b) => side * (a.at - b.at)).forEach((end, i) => { if (i) end.at = side * Math.max(side * end.at, side * ends[i - 1].at + (top * 17) / height); });
     return ends.map(({ values, ...end }) => end);
   }
 
