@@ -38,12 +38,9 @@ def describe_question(title: str, vintage: str = "") -> str:
         return title
     for old, new in WORDS["questions"].items():
         asked = re.sub(old, new, asked)
-    names = {*WORDS["names"]}
-    words = (
-        word if word in names or re.search("[A-Z].*[A-Z]", word) else word.lower()
-        for word in asked.split(" ")
-    )
-    said = " ".join(words)
+    # Words in capitals are names of themselves.
+    names = "|".join(WORDS["names"])
+    said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
     where = source if source.endswith(vintage) else f"{source} {vintage}"
     return f"{said[:1].upper()}{said[1:]} ({where})"
 

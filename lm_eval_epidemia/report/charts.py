@@ -177,7 +177,7 @@ def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
     own = (
         {"truth": INK, "run": BLUE} | dict.fromkeys({*known, "respondent"}, GREY) | (colours or {})
     )
-    free = cycle([c for c in COLOURS if c not in own.values()] or COLOURS)
+    free = cycle([c for c in COLOURS if c not in map(own.get, names)] or COLOURS)
     range_ = [own.get(name) or next(free) for name in names]
     legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if len(names) > 1 else None
     colour = alt.Color(f"{chart.colour}:N", title=None, sort=None)
@@ -409,10 +409,21 @@ def to_page_svg(drawn: Any, says: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
 
 
-#: From a figure to the bytes of a file, by the file's ending.
-WRITTEN: dict[str, Callable[[Any], bytes]] = {
-    ".svg": lambda drawn: svg(drawn).encode(),
-    ".png": lambda drawn: bytes(vl_convert.vegalite_to_png(json.dumps(drawn.to_dict()), ppi=300)),
-    ".pdf": lambda drawn: bytes(vl_convert.vegalite_to_pdf(json.dumps(drawn.to_dict()))),
-    ".json": lambda drawn: json.dumps(drawn.to_dict()).encode(),
+def fit(drawn: Any, width: float, unit: str = "", size: float = 12, again: int = 3) -> str:
+    """Write a figure as SVG of a width in points, at which its letters have 8 points."""
+    both = {"labelFontSize": size, "titleFontSize": size}
+    text = svg(drawn.configure(axis=both, legend=both, header=both, text={"fontSize": size}))
+    wide, high = map(float, re.findall(r'(?:width|height)="([\d.]+)"', text)[:2])
+    if again:  # names beside the marks are part of the width
+        return fit(drawn, width, unit, 8 * wide / width, again - 1)
+    sized = f'width="{width:g}{unit}" height="{width * high / wide:.1f}{unit}"'
+    return re.sub(r'width="[\d.]+" height="[\d.]+"', sized, text, count=1)
+
+
+#: From a figure and its width to the bytes of a file, by the file's ending.
+WRITTEN: dict[str, Callable[[Any, float], bytes]] = {
+    ".svg": lambda drawn, width: fit(drawn, width, "pt").encode(),
+    ".png": lambda drawn, width: bytes(vl_convert.svg_to_png(fit(drawn, width), ppi=300)),
+    ".pdf": lambda drawn, width: bytes(vl_convert.svg_to_pdf(fit(drawn, width))),
+    ".json": lambda drawn, width: json.dumps(drawn.to_dict()).encode(),
 }

@@ -32,6 +32,9 @@ from lm_eval_epidemia.score.joint import own_errors
 #: How many tasks are drawn at either end.
 SHOWN = 4
 
+#: A slope below which answers do not differ.
+NONE = 0.1
+
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
 
@@ -83,16 +86,14 @@ def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
     if lines.empty:
         return ""
     line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
-    kind = "It gives differences between people their size"
-    if line["slope_high"] < 0.1:
-        kind = "It does not know who differs from whom"
-    elif line["slope_high"] < 1:
-        kind = "It understates differences between people"
-    elif line["slope_low"] > 1:
-        kind = "It overstates differences between people"
+    low, high = line["slope_low"], line["slope_high"]
+    kind = (
+        "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
+    )
+    kind = "has no idea of" if high < NONE else kind
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
-    return f"{kind}: slope {slope} {over}, where 1 is right."
+    return f"It {kind} differences between people: slope {slope} {over}, where 1 is right."
 
 
 def _rank_topics(scores: pd.DataFrame) -> list[dict[str, Any]]:
@@ -112,8 +113,7 @@ def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[di
         off = 50 * np.abs(own.q - truth.p[own.cells]).sum(axis=1) * weight
         for place, name in enumerate(leaf(asked).entry.declared.given):
             sums = pd.DataFrame({"off": off, "weight": weight}).groupby(cells[place]).sum()
-            kind = name.replace("_", " ").capitalize().replace("Bmi", "BMI")
-            what = [f"{kind}: {label}" for label in sums.index]
+            what = [f"{name.replace('_', ' ')}: {label}" for label in sums.index]
             rows.append(pd.DataFrame({"what": what, "off": sums["off"] / sums["weight"]}))
     return _rank(pd.concat(rows)) if rows else []
 

@@ -125,16 +125,13 @@ def _needs(survey: Any) -> str:
 
 
 def _describe_scores(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
-    """Return the scores of a task: of all, and the best and the median."""
+    """Return the scores of a task: of all, and the best."""
     written = rows["value"].map(f"{{:.{digits}f}}".format)
-    told = {"scores": dict(zip(rows["name"], written, strict=True))}
     # Of the models, where there are some: a reference respondent is no rival of theirs.
     models = rows[rows["kind"] != "respondent"]
     rivals = models if len(models) else rows
-    if rivals.empty:
-        return told | {"highest": "", "median": ""}
-    best, median = rivals["value"].idxmax(), rivals["value"].median()
-    return told | {"highest": written[best], "median": f"{median:.{digits}f}"}
+    highest = written[rivals["value"].idxmax()] if len(rivals) else ""
+    return {"scores": dict(zip(rows["name"], written, strict=True)), "highest": highest}
 
 
 def task_data(
