@@ -179,9 +179,9 @@ def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
     )
     free = cycle([c for c in COLOURS if c not in map(own.get, names)] or COLOURS)
     range_ = [own.get(name) or next(free) for name in names]
-    legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if len(names) > 1 else None
-    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None)
-    colour = colour.legend(None if "label" in table else legend)
+    is_told = len(names) > 1 and "label" not in table
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if is_told else None
+    colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
     return {"color": colour.scale(domain=names, range=range_)}
 
 

@@ -98,11 +98,7 @@ CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}
 
 
 def save(
-    name: str,
-    results: Callable[[], Results],
-    out: Path,
-    task: str | None = None,
-    width: float = 504,
+    name: str, results: Callable[[], Results], out: Path, task: str | None = None, width: int = 504
 ) -> Path:
     """Write a figure.
 
@@ -116,7 +112,7 @@ def save(
         Its ending selects the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite).
     task : str, optional
         For figures that show one task.
-    width : float
+    width : int
         In points: a column of a paper has about 240, a page 504. Letters have 8 points.
 
     Returns
@@ -172,7 +168,7 @@ def save_losses(folder: Path) -> Path:
     return _write_figure(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
 
 
-def _write_figure(chart: Chart, table: pd.DataFrame, out: Path, width: float = 504) -> Path:
+def _write_figure(chart: Chart, table: pd.DataFrame, out: Path, width: int = 504) -> Path:
     """Draw a table into a file."""
     with needs("report", "figures"):
         from lm_eval_epidemia.report.charts import WRITTEN, draw, draw_map, prepare_rows

@@ -32,9 +32,6 @@ from lm_eval_epidemia.score.joint import own_errors
 #: How many tasks are drawn at either end.
 SHOWN = 4
 
-#: A slope below which answers do not differ.
-NONE = 0.1
-
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
 
@@ -66,13 +63,12 @@ def make_model_page(
     scores = add_metrics(letters if len(letters) else scores, ("l1",))
     answered, _ = collect_answers(own)
     published = bool((own.runs["kind"] == "published").all())
-    shown = {*scores["run"]}
-    missing = shown and not published and not any(run in shown for run, _ in answered)
+    unknown = {*scores["run"]} - {run for run, _ in answered}
     return {
         "name": model,
         "published": published,
         "says": _describe_kind(made["tilt"].table, model),
-        "missing": missing,
+        "missing": unknown and not published,
         "ends": _ends(own, scores, can_open, charts.colour_names(results.runs)),
         "wrong": {"topics": _rank_topics(scores), "people": _rank_people(answered)},
         "runs": _list_runs(own.runs, made["leaderboard"]),
@@ -90,7 +86,7 @@ def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
     kind = (
         "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
     )
-    kind = "has no idea of" if high < NONE else kind
+    kind = "has no idea of" if high < 0.1 else kind
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
     return f"It {kind} differences between people: slope {slope} {over}, where 1 is right."
