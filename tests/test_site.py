@@ -20,18 +20,21 @@ from recorded_runs import copied_run
 from report_parts import rewritten, write
 from test_finetune_report import BASE, card, put, renamed
 
+from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.ask.responses import softmax
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import build, store
 from lm_eval_epidemia.findings import FINDINGS, find
+from lm_eval_epidemia.findings.words import describe_question
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import render_card as card_of
 from lm_eval_epidemia.report.figures import CHARTS, save
-from lm_eval_epidemia.report.site import build_site
+from lm_eval_epidemia.report.site import build_site, models, tasks
 from lm_eval_epidemia.results.choose import keep_runs
+from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 from lm_eval_epidemia.surveys.draft.drafting import draft_record
 from lm_eval_epidemia.surveys.draft.drafting import write_draft as write_record
@@ -177,7 +180,7 @@ def test_every_page_is_written_and_links_within_the_folder(made):
                 known = not place or "=" in place or f'id="{place}"' in pages[file or name]
                 assert known, (name, to)
         assert len(ids := re.findall(r'\bid="([^"]+)"', page)) == len({*ids}), name
-    files = {path.stem for path in (made.site / "data").iterdir()}
+    files = {path.stem for path in (made.site / "data").iterdir()} - {"scores"}
     for page in ("task.html", "quantities.html", "replies.html"):
         of = json.loads(re.search(r'id="index">(.*?)</script>', pages[page])[1])
         here = {name for key in ("tasks", "sets", "replies") for name in of.get(key, {}).values()}
@@ -245,6 +248,107 @@ def test_every_effect_of_an_intervention_has_prompts_and_answers_beside_what_is_
         names = ("right answer", *(f"epidemia-baseline kind={x}" for x in ("retrieval", "target")))
         cells = [rows[name][1:4] for name in names]
         assert cells == [["yes", "no", ""], twice, of_target]
+
+
+def test_a_question_opens_where_the_best_comparable_run_is_most_wrong(made, tmp_path):
+    """The first run is of today's truth; its worst condition is beyond the survey's interval."""
+    results = read_runs([made.runs / "mean", made.runs / "noisy", made.runs / "truth"])
+    older = results.runs.index[results.runs["name"].str.startswith("knows the truth (")]
+    scores = results.scores
+    old = scores.assign(truth=scores["truth"].where(~scores["run"].isin(older), "2019 abc"))
+    results = results._replace(scores=old)
+    written = {}
+    tasks.make_tasks_page(results, lambda name, _, values: written.update({name: values}))
+    data, truth = written[COCAINE], store.load_truth(COCAINE)
+    assert data["title"] == "Ever used cocaine, by age (NSDUH 2022)" and data["ordered"]
+    names = [one["name"] for one in data["models"]]
+    assert names[-1].startswith("knows the truth (") and data["models"][-1]["old"]
+    values = [one["score"] for one in data["models"][:-1]]
+    assert values == sorted(values, reverse=True)
+    low, high = interval(truth.p, truth.n_eff)
+    for one in data["models"]:
+        q = np.array([int(one["q"][at : at + 2], 36) for at in range(0, len(one["q"]), 2)]) / 1000
+        off = np.maximum(low[:, 0] - q, q - high[:, 0])
+        assert off[one["worst"][0]] >= off.max() - 0.002 and one["worst"][1] == 0
+    people = [data["who"][cell] for cell in (0, len(truth.given) - 1)]
+    assert people == ["people aged 12 or 13", "people aged 65 or older"]
+
+
+def test_titles_and_people_are_said_in_words():
+    said = {
+        "NHANES: Diabetes by BMI Group": "Diabetes, by BMI (NHANES 2022)",
+        "BRFSS: High BP by State": "High blood pressure, by state (BRFSS 2022)",
+        "Census 2022: American Indian People": "American Indian people (Census 2022)",
+        MARKUP: MARKUP,
+    }
+    assert {title: describe_question(title, "2022") for title in said} == said
+    of = {
+        "epidemia_low_scf_home_ownership_by_sex": "households whose reference person is male",
+        "epidemia_high_meps_insured_by_age_sex": "people who are less than 1 year old and are male",
+        "epidemia_low_bls_sex_by_occupation": "people employed as a chief executive",
+    }
+    for task, people in of.items():
+        if task in store.list_available():
+            assert Wording(store.load_truth(task)).people(0) == people
+
+
+def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
+    """A line's slope decides the words; errors are shares of probability at wrong answers."""
+
+    def kind(low, high):
+        lines = {"slope": [(low + high) / 2], "slope_low": [low], "slope_high": [high]}
+        more = {"model": ["m"], "task": [None], "tasks": [6], "slope_error": [0.01]}
+        return models._describe_kind(pd.DataFrame(lines | more), "m")
+
+    assert kind(0.58, 0.62) == (
+        "It understates differences between people: slope 0.60 ± 0.01 over 6 questions, where 1 is "
+        "right."
+    )
+    words = [kind(*ends).split(" differences")[0] for ends in ((0, 0.02), (1.1, 1.2), (0.9, 1.1))]
+    assert words == ["It has no idea of", "It overstates", "It neither over- nor understates"]
+    results = read_runs([made.runs / "mean"])
+    (name,) = results.runs["model"]
+    found = {finding: find(finding)(results) for finding in ("tilt", "leaderboard", "pairs")}
+    page = models.make_model_page(results, name, {}, found)
+    truth, rows = store.load_truth(COCAINE), {of["what"]: of for of in page["wrong"]["people"]}
+    # Who knows averages only is off by the distance of each age from the average.
+    off = 100 * np.abs(truth.p[:, 0] - truth.weights @ truth.p[:, 0])
+    at = [given for (given,) in truth.given].index("65 or older")
+    assert rows["age: 65 or older"]["mean"] >= off[at] / 3 and not page["missing"]
+    assert [run["chips"] for run in page["runs"]] == [[]] and page["others"] == []
+
+
+def test_lines_are_named_at_their_ends_and_models_keep_their_colour():
+    chart = CHARTS["curve"]._replace(axes={"value": {"ends": "%"}})
+    names = ["truth", "a", "b", "guesses uniformly"]
+    values = {"truth": [0.1, 0.6], "a": [0.5, 0.5], "b": [0.2, 0.605], names[3]: [0.5, 0.5]}
+    rows = [
+        {"model": name, "settings": "", "kind": "run", "condition": x, "value": y}
+        for name in names
+        for x, y in zip("xy", values[name], strict=True)
+    ]
+    table = charts.name_in_words(chart, charts.prepare_rows(chart, pd.DataFrame(rows)))
+    named = table[table["label"] != ""].set_index("label")["at"]
+    assert {*named.index} == {"truth", "b", "a, guesses uniformly"}  # these coincide
+    assert min(np.diff(sorted(named))) > 0.04
+    drawn = charts.draw(chart, pd.DataFrame(rows), {"b": "#123456"}).to_dict()
+    (scale,) = {json.dumps(of["encoding"]["color"]["scale"]) for of in drawn["layer"]}
+    domain, colours = json.loads(scale)["domain"], json.loads(scale)["range"]
+    assert dict(zip(domain, colours, strict=True))["b"] == "#123456"
+    assert colours[0] == charts.INK and len({*colours}) == 4
+    # More names than there are colours that can be told apart: grey, without a legend.
+    many = pd.concat([pd.DataFrame(rows).assign(model=f"m{n}") for n in range(9)])
+    drawn = charts.draw(chart, many).to_dict()
+    assert all(of["encoding"]["color"] == {"value": charts.GREY} for of in drawn["layer"])
+
+
+@pytest.mark.parametrize("width", [240, 504])
+def test_a_figure_has_letters_of_eight_points_at_its_width(made, tmp_path, width):
+    text = save("curve", lambda: made.results, tmp_path / "f.svg", COCAINE, width).read_text()
+    wide, across = re.search(r'width="(\d+)pt".*?viewBox="0 0 ([\d.]+)', text).groups()
+    letters = {float(size) for size in re.findall(r'font-size="([\d.]+)px"', text)}
+    assert int(wide) == width and letters
+    assert {round(size * width / float(across), 1) for size in letters} <= {7.9, 8.0, 8.1}
 
 
 def contrast(one, other):
@@ -356,7 +460,7 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     assert tab.locator("#tasks tbody tr").count() == 3
     assert re.fullmatch(r"3 of \d{3,} tasks", tab.locator("#shown").inner_text())
     tab.select_option("#one", made.hostile)
-    assert made.hostile in tab.locator("#tasks thead th").last.inner_text()
+    assert tab.locator("#tasks thead th").last.inner_text().strip() == "chosen model"
     score, expected = made.score("tiny", COCAINE)
     row = tab.locator(f"#tasks tr[data-task={COCAINE}]")
     assert row.locator("td").last.inner_text() == score.split()[0]
@@ -375,7 +479,7 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
         tab.select_option("#condition-0", label)
         cell = [given for (given,) in truth.given].index(label)
         tab.wait_for_function(f"location.hash.includes('cell={cell}')")
-        tab.wait_for_selector("#distribution svg")
+        tab.wait_for_selector("#over svg")
         orders = [
             softmax(np.array(s["filtered_resps"])[:, 0].astype(float))[
                 np.argsort(s["doc"]["order"])
@@ -389,9 +493,28 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
             assert answers[level][3] == f"{100 * round(q[at], 3):.1f} %"
             assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
         assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
+    # The headline is of what is open; without a choice, of where the model is most wrong.
+    said = tab.locator("#said").inner_text()
+    assert said.startswith("Survey: ") and "people aged 65 or older" in said
+    other = visit(f"task.html#{urlencode({'task': COCAINE})}", "#over svg")
+    first = other.evaluate("document.getElementById('model').value")
+    assert "version" not in first and other.locator("#over svg").is_visible()
+    assert "Grey" in other.locator("figcaption").first.inner_text()
+    box = other.locator("#scores input:not(:checked):enabled").first
+    drawn = box.get_attribute("aria-label").removeprefix("Draw ")
+    box.focus()
+    other.keyboard.press("Space")
+    other.wait_for_function(
+        "x => new URLSearchParams(location.hash).getAll('also').includes(x)", arg=drawn
+    )
+    with other.expect_download() as got:
+        other.locator("#save-csv").click()
+    assert (
+        drawn in got.value.path().read_text() and got.value.suggested_filename == f"{COCAINE}.csv"
+    )
     # Every model, the best first; an address opens what it names.
-    assert tab.locator("#scores tbody tr").first.inner_text().startswith("knows the truth")
-    tab.locator("#next").click()
+    assert tab.locator("#scores tbody tr").first.inner_text().strip().startswith("knows the truth")
+    tab.locator("#scores tbody a.name").first.click()
     tab.wait_for_function("x => window.model.value !== x", arg=made.hostile)
     again = visit(f"task.html{tab.evaluate('location.hash')}", "#answers")
     assert again.locator("#model").input_value() != made.hostile

@@ -35,6 +35,11 @@ _NOUN = re.compile(rf"\b(?:{'|'.join(_MANY)})\b")
 #: A subject's word for its conditions, which a clause with one of its own does not follow.
 _RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
 
+#: From one of those it is about to many, who are old in fewer words.
+_ONE = re.compile(rf"\ban? (\w+ )??({'|'.join(_MANY)})\b")
+_PLURAL = re.compile(r"( who| and|,) (has|is|was|does|lives)\b")
+_AGED = re.compile(r"\bwho are ([^,]+) years? old( or older| or younger)?$")
+
 #: What a subject says of place, year and universe; a state that is a condition stays.
 _CONTEXT = re.compile(
     r"(?: living)? in the United States (?:in|between) \{year\}"
@@ -238,6 +243,15 @@ class Wording:
     def hundred(self) -> str:
         """Return the question for how many of 100 such people give each answer."""
         return self._questions.hundred()
+
+    def people(self, cell: int) -> str:
+        """Say in the plural who a cell is about: "people aged 30 to 34"."""
+        who = self._questions._replace(wording="bare")._who(self._given[cell])
+        who = _ONE.sub(lambda found: (found[1] or "") + _MANY[found[2]], who)
+        if " whose " not in who:
+            many = _VERBS | {"lives": "live"}
+            who = _PLURAL.sub(lambda found: f"{found[1]} {many[found[2]]}", who)
+        return _AGED.sub(lambda found: f"aged {found[1]}{found[2] or ''}", who)
 
     def described(self, cell: int) -> list[str]:
         """Return the conditions of a cell: "age: 30-34"."""

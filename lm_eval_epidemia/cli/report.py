@@ -186,6 +186,7 @@ def plot(
     ] = None,
     out: Annotated[Path | None, Option(help="File to write: .svg, .png, .pdf or .json.")] = None,
     task: Annotated[str | None, Option(help="Task to draw, for figures that show one.")] = None,
+    width: Annotated[int, Option(help="Points: a column of a paper has about 240.")] = 504,
     size: _SIZES = None,
     pair: _PAIRS = None,
     published: _PUBLISHED = False,
@@ -204,5 +205,6 @@ def plot(
         lambda: print_notes(read_runs(results or [], where, informative, size, pair, published)),
         out or Path(f"{name}.svg"),
         task,
+        width,
     )
     print(f"{name} is in {path.resolve()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from lm_eval_epidemia.ask.prompts import join_phrases
@@ -22,6 +23,28 @@ def plain_name(group: str) -> str:
             way = group.removeprefix(name).strip("_").replace("_", " ")
             return says + (f", {way}" if way else "")
     return group.removeprefix("epidemia_").replace("_", " ")
+
+
+def describe_question(title: str, vintage: str = "") -> str:
+    """Say what a task asks as a sentence does: "Ever used marijuana, by age (NSDUH 2022)".
+
+    Parameters
+    ----------
+    title : str
+        Of the task: "NSDUH: Marijuana Ever Used by Age".
+    vintage : str
+        Of its truth.
+    """
+    source, colon, asked = title.partition(": ")
+    if not colon:
+        return title
+    for old, new in WORDS["questions"].items():
+        asked = re.sub(old, new, asked)
+    # Words in capitals are names of themselves.
+    names = "|".join(WORDS["names"])
+    said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
+    where = source if source.endswith(vintage) else f"{source} {vintage}"
+    return f"{said[:1].upper()}{said[1:]} ({where})"
 
 
 def describe_group(group: str) -> str:

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from functools import cache
 from html import escape
 from importlib.resources import files
+from itertools import cycle
 from typing import Any
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
+from lm_eval_epidemia.findings.words import plain_name
 from lm_eval_epidemia.report.figures import Axis, Chart
 from lm_eval_epidemia.report.render import cut_text
 
@@ -24,9 +27,12 @@ from lm_eval_epidemia.report.render import cut_text
 #: all have 3 and more with both (WCAG 1.4.11).
 BLUE, ORANGE, GREEN, GREY, PURPLE = "#0072B2", "#D55E00", "#009E73", "#808080", "#B8639A"
 COLOURS = [
-    *(ORANGE, BLUE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", GREY, "#1E8A9E", "#C0392B", "#2E8B57"),
+    *(BLUE, ORANGE, GREEN, PURPLE, "#8C6D1F", "#6F6BC0", "#1E8A9E", "#C0392B", "#2E8B57"),
     *("#7A7A29", "#5B6EE1", "#B0508A", "#3B86C8", "#A0522D", "#5F8A00"),
 ]
+
+#: Stands for the colour of the page's text while a figure is drawn.
+INK = "#010203"
 
 #: Classes of shares on a map, from low to high, and of errors, from too low to too high (the latter
 #: ColorBrewer's PuOr), for people who see colours differently too.
@@ -41,24 +47,37 @@ DASHED: dict[str, Any] = {"color": GREY, "strokeDash": [4, 4]}
 #: Characters of a name.
 LONGEST = 60
 
-LEGEND = alt.Legend(orient="bottom", columns=1, labelLimit=0)
+#: Of more names no colour is told from another: their marks are grey, named under the pointer. So
+#: many lines are named at their ends.
+MANY, FEW = 8, 6
 
-#: Width of a panel: with its axis it fits a phone.
-NARROW = 270
+#: Widths of the only panel and of one of several, two of which stand beside one another on a page.
+WIDE, NARROW = 760, 440
 
 #: The name of the shapes of countries in a chart.
 SHAPES = "world"
 
 
-def draw(chart: Chart, table: pd.DataFrame) -> Any:
-    """Draw a figure from the table of its finding."""
-    table = prepare_rows(chart, table)
+def draw(chart: Chart, table: pd.DataFrame, colours: Any = None, wide: int = 0) -> Any:
+    """Draw a figure from the table of its finding.
+
+    Parameters
+    ----------
+    chart : Chart
+    table : DataFrame
+    colours : mapping of str to str, optional
+        By name of a model; others get colours in the order of the rows.
+    wide : int
+        Pixels of a panel; by default those of a page.
+    """
+    table = name_in_words(chart, prepare_rows(chart, table))
     place = {axis: _axis(chart, table, axis) for axis in "xy"}
-    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place)]
-    wide = NARROW if chart.facet else 420
+    colour = _colour(chart, table, colours)
+    layers = [*_lines(chart, table), *MARKS[chart.mark](chart, table, place, colour)]
+    wide = wide or (NARROW if chart.facet else WIDE)
     is_named = chart.y in table and not _is_number(table, chart.y)
     steps = table[chart.y].nunique() if is_named else 0
-    tall: Any = alt.Step(20) if steps else wide if chart.diagonal else 200
+    tall: Any = alt.Step(24) if steps else wide if chart.diagonal else max(240, wide // 2)
     drawn = alt.layer(*layers, data=_data(table)).properties(width=wide, height=tall)
     if not chart.facet or table[chart.facet].nunique() < 2:
         return drawn
@@ -69,6 +88,35 @@ def draw(chart: Chart, table: pd.DataFrame) -> Any:
         x="independent" if apart else "shared",
         y="independent" if steps or chart.facet == "group" else "shared",
     )
+
+
+def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
+    """Put words for codes; of lines, each that has one gets the name at its end.
+
+    Rows without a place are no marks: without them no panel is empty, and no name is without one.
+    """
+    for axis in (chart.x, chart.y):
+        if _is_number(table, axis):
+            table = table[np.isfinite(table[axis].astype(float))]
+    ways = {"group": plain_name, "survey": str.upper}
+    table = table.assign(**{of: table[of].map(say) for of, say in ways.items() if of in table})
+    if chart.mark != "line" or not chart.colour or table[chart.colour].nunique() > FEW:
+        return table
+    table = table.assign(label="", at=table[chart.y].astype(float))
+    room = float(np.ptp([*table["at"], 0 if chart.axis(chart.y).ends else table["at"].iloc[0]]))
+    for _, panel in table.groupby(chart.facet) if chart.facet else [("", table)]:
+        named: dict[Any, list[str]] = {}
+        for name, rows in panel.groupby(chart.colour, sort=False):
+            # Lines that coincide have one label.
+            course = zip(rows[chart.x], (rows["at"] * 60 / (room or 1)).round(), strict=True)
+            named.setdefault((*course,), [rows.index[-1]]).append(str(name))
+        # From the nearer edge on, so that no label hides another or leaves the panel.
+        at = table["at"][[end for end, *_ in named.values()]]
+        side, last = 1 if at.mean() < table["at"].mean() else -1, -np.inf
+        for end, *names in sorted(named.values(), key=lambda of: side * at[of[0]]):
+            last = max(side * at[end], last + room / 14)
+            table.loc[end, ["label", "at"]] = ", ".join(names), side * last
+    return table
 
 
 def _data(table: pd.DataFrame) -> Any:
@@ -117,15 +165,22 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
 
 
-def _colour(chart: Chart, table: pd.DataFrame) -> dict[str, Any]:
-    """Return the encoding of colour: known respondents and the truth have their own."""
+def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
+    """Return the encoding of colour: the truth has the text's, known respondents are grey."""
     if not chart.colour:
         return {"color": alt.value(BLUE)}
     names = [*dict.fromkeys(table[chart.colour].astype(str))]
-    own = {"truth": BLUE, "knows averages only": GREEN, "guesses uniformly": GREY}
-    free = iter([c for c in COLOURS if c not in own.values() or "truth" not in names] * 40)
+    if len(names) > MANY:
+        return {"color": alt.value(GREY), "detail": f"{chart.colour}:N"}
+    is_known = table.reindex(columns=["kind"])["kind"] == "respondent"
+    known = table.loc[is_known, chart.colour].astype(str)
+    own = (
+        {"truth": INK, "run": BLUE} | dict.fromkeys({*known, "respondent"}, GREY) | (colours or {})
+    )
+    free = cycle([c for c in COLOURS if c not in map(own.get, names)] or COLOURS)
     range_ = [own.get(name) or next(free) for name in names]
-    legend = LEGEND if len(names) > 1 else None
+    is_told = len(names) > 1 and "label" not in table
+    legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if is_told else None
     colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
     return {"color": colour.scale(domain=names, range=range_)}
 
@@ -173,13 +228,13 @@ def _tooltip(chart: Chart, table: pd.DataFrame) -> list[Any]:
     ]
 
 
-def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -> list[Any]:
     """A mark per row, hollow if published, with its interval, and a tick for a reference."""
-    more = _colour(chart, table)
-    if not _is_number(table, chart.y) and chart.colour not in ("kind", "") and chart.y != "who":
+    is_alone = chart.y == "who" or chart.colour in ("kind", "") or "detail" in more
+    if not _is_number(table, chart.y) and not is_alone:
         # Models of a row stand below one another, so that no dot hides another's.
         more["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
-    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table))
+    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table), description="who:N")
     run = "datum.kind != 'published'"
     layers = [
         *_intervals(chart, table, **more),
@@ -187,36 +242,40 @@ def _dots(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
         base.transform_filter(f"!({run})").mark_point(filled=False, size=60, opacity=1),
     ]
     if chart.tick in table:
-        tick = alt.Chart().mark_tick(color=GREEN, thickness=2, size=14)
+        tick = alt.Chart().mark_tick(color=GREY, thickness=2, size=16)
         layers.append(tick.encode(x=f"{chart.tick}:Q", y=place["y"]))
     return layers
 
 
-def _line(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _line(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per model, with marks and intervals; where a training was kept, a dashed line."""
-    colour, line = _colour(chart, table), alt.Chart().mark_line(point=True)
-    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
+    line, name = alt.Chart().mark_line(point=True), alt.Chart()
+    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table), description="who:N")
     kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
-    return [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
+    layers = [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
+    if "label" in table:
+        at = {"x": place["x"], "y": _axis(chart, table, "y", "at"), "text": "label:N"}
+        layers.append(name.mark_text(align="left", dx=8, limit=260).encode(**at, **colour))
+    return layers
 
 
 def _only(condition: str) -> Any:
     return alt.Chart().transform_filter(f"datum.{condition}")
 
 
-def _bars(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _bars(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """The truth as bars with intervals, everybody else as marks."""
     truth, (low, high) = _only("kind == 'survey'"), chart.interval
     both = {"x": _axis(chart, table, "x", low), "x2": f"{high}:Q", "y": place["y"]}
     others = _only("kind != 'survey'").mark_point(filled=True, size=70, opacity=0.9)
     return [
-        truth.mark_bar(color=BLUE, opacity=0.35).encode(**place),
-        truth.mark_rule(color=BLUE, strokeWidth=2).encode(**both),
-        others.encode(**place, **_colour(chart, table), tooltip=_tooltip(chart, table)),
+        truth.mark_bar(color=GREY, opacity=0.35).encode(**place),
+        truth.mark_rule(color=INK, strokeWidth=2).encode(**both),
+        others.encode(**place, **colour, tooltip=_tooltip(chart, table)),
     ]
 
 
-def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _area(chart: Chart, table: pd.DataFrame, place: Any, _: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
     drawn = _only("mark == 'replicate'").transform_density(chart.x, as_=[chart.x, "density"])
@@ -229,11 +288,11 @@ def _area(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]
     ]
 
 
-def _arrow(chart: Chart, table: pd.DataFrame, place: dict[str, Any]) -> list[Any]:
+def _arrow(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per row from the hollow mark, before, to the filled one, after."""
     after = chart.interval[1]
     tip = [*_tooltip(chart, table), f"{after}:Q"]
-    base = alt.Chart().encode(y=place["y"], **_colour(chart, table), tooltip=tip)
+    base = alt.Chart().encode(y=place["y"], **colour, tooltip=tip)
     end = _axis(chart, table, "x", after)
     return [
         base.mark_rule().encode(x=place["x"], x2=f"{after}:Q"),
@@ -290,21 +349,15 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
-def draw_stated() -> Any:
-    """Draw what was stated of a quantity: an interval per prior, the truth, real answers."""
-    base = alt.Chart(alt.NamedData(name="rows"))
-    y = alt.Y("who:N", title=None, sort=None, axis=alt.Axis(labelLimit=0))
-    beside = alt.YOffset("place:Q", scale=alt.Scale(domain=[0, 1]))
-    scale = alt.Scale(
-        domain=["truth", "model", "published", "real answers"], range=[BLUE, ORANGE, PURPLE, GREY]
-    )
-    colour = alt.Color("kind:N", scale=scale, legend=None)
-    x = alt.X("low:Q", title=None, scale=alt.Scale(zero=False))
-    both = base.encode(y=y, yOffset=beside, color=colour)
-    return alt.layer(
-        both.mark_rule(strokeWidth=2).encode(x=x, x2="high:Q"),
-        both.mark_tick(thickness=2).encode(x="middle:Q"),
-    ).properties(width=420, height=alt.Step(26))
+def colour_names(runs: pd.DataFrame) -> dict[str, str]:
+    """Return one colour for every model, the same in each figure: grey for who is no model."""
+    # What was tuned or published comes later: the first colours are the best told apart.
+    order = runs.assign(later=(runs["kind"] != "run") | runs["card"].notna())
+    free = cycle(COLOURS)
+    return {
+        row["name"]: GREY if row["kind"] == "respondent" else next(free)
+        for row in order.sort_values("later", kind="stable").to_dict("records")
+    }
 
 
 def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
@@ -367,9 +420,6 @@ def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:
 #: By name: a function of the declaration, the rows and their places, which returns layers.
 MARKS = {"dot": _dots, "line": _line, "bar": _bars, "area": _area, "arrow": _arrow}
 
-#: Stands for the colour of the page's text while a figure is drawn.
-INK = "#010203"
-
 #: Begins what a mark says on hover.
 SAID = "On hover: "
 
@@ -379,8 +429,8 @@ LINES = {"gridColor": "#88888855", "domainColor": "#888888"}
 CONFIG = {
     "background": "transparent",
     "axis": {**WORDS, **LINES, "labelFontSize": 12, "titleFontSize": 12},
-    "legend": {**WORDS, "labelFontSize": 11},
-    "header": WORDS,
+    "legend": {**WORDS, "labelFontSize": 12},
+    "header": {**WORDS, "labelFontSize": 12},
     "view": {"stroke": "#88888855"},
     "text": {"color": INK},
 }
@@ -403,10 +453,21 @@ def to_page_svg(drawn: Any, says: str) -> str:
     return text.replace("<svg ", f'<svg role="img" aria-label="{escape(says)}" ', 1)
 
 
-#: From a figure to the bytes of a file, by the file's ending.
-WRITTEN: dict[str, Callable[[Any], bytes]] = {
-    ".svg": lambda drawn: svg(drawn).encode(),
-    ".png": lambda drawn: bytes(vl_convert.vegalite_to_png(json.dumps(drawn.to_dict()), ppi=300)),
-    ".pdf": lambda drawn: bytes(vl_convert.vegalite_to_pdf(json.dumps(drawn.to_dict()))),
-    ".json": lambda drawn: json.dumps(drawn.to_dict()).encode(),
+def fit(drawn: Any, width: float, unit: str = "", size: float = 12, again: int = 3) -> str:
+    """Write a figure as SVG of a width in points, at which its letters have 8 points."""
+    both = {"labelFontSize": size, "titleFontSize": size}
+    text = svg(drawn.configure(axis=both, legend=both, header=both, text={"fontSize": size}))
+    wide, high = map(float, re.findall(r'(?:width|height)="([\d.]+)"', text)[:2])
+    if again:  # names beside the marks are part of the width
+        return fit(drawn, width, unit, 8 * wide / width, again - 1)
+    sized = f'width="{width:g}{unit}" height="{width * high / wide:.1f}{unit}"'
+    return re.sub(r'width="[\d.]+" height="[\d.]+"', sized, text, count=1)
+
+
+#: From a figure and its width to the bytes of a file, by the file's ending.
+WRITTEN: dict[str, Callable[[Any, float], bytes]] = {
+    ".svg": lambda drawn, width: fit(drawn, width, "pt").encode(),
+    ".png": lambda drawn, width: bytes(vl_convert.svg_to_png(fit(drawn, width), ppi=300)),
+    ".pdf": lambda drawn, width: bytes(vl_convert.svg_to_pdf(fit(drawn, width))),
+    ".json": lambda drawn, width: json.dumps(drawn.to_dict()).encode(),
 }

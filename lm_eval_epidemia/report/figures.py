@@ -90,11 +90,16 @@ class Chart(NamedTuple):
 
 _DECLARED: dict[str, Any] = read_yaml(__package__, "figures.yaml")
 
+#: Figures whose rows come from the script of a page, as Vega-Lite.
+SCRIPTED: dict[str, dict[str, Any]] = read_yaml(__package__, "pages.yaml")
+
 #: Every figure, by name.
 CHARTS = {name: Chart(**how) for name, how in _DECLARED["figures"].items()}
 
 
-def save(name: str, results: Callable[[], Results], out: Path, task: str | None = None) -> Path:
+def save(
+    name: str, results: Callable[[], Results], out: Path, task: str | None = None, width: int = 504
+) -> Path:
     """Write a figure.
 
     Parameters
@@ -107,6 +112,8 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         Its ending selects the format: .svg, .png (at 300 dots per inch), .pdf, .json (Vega-Lite).
     task : str, optional
         For figures that show one task.
+    width : int
+        In points: a column of a paper has about 240, a page 504. Letters have 8 points.
 
     Returns
     -------
@@ -145,7 +152,7 @@ def save(name: str, results: Callable[[], Results], out: Path, task: str | None 
         empty = f"there is nothing to draw for {name} in these results ({chart.says})"
         why = finding.left_out if finding.table.empty else []
         raise EpidemiaError("\n".join(why or [empty]))
-    return _write_figure(chart, finding.table, out)
+    return _write_figure(chart, finding.table, out, width)
 
 
 def save_losses(folder: Path) -> Path:
@@ -161,11 +168,12 @@ def save_losses(folder: Path) -> Path:
     return _write_figure(CHARTS["losses"], losses_of(folder), folder / "losses.svg")
 
 
-def _write_figure(chart: Chart, table: pd.DataFrame, out: Path) -> Path:
+def _write_figure(chart: Chart, table: pd.DataFrame, out: Path, width: int = 504) -> Path:
     """Draw a table into a file."""
     with needs("report", "figures"):
         from lm_eval_epidemia.report.charts import WRITTEN, draw, draw_map, prepare_rows
-    drawn = draw_map(prepare_rows(chart, table)) if chart.mark == "map" else draw(chart, table)
+    wide, is_map = int(width / (2 if chart.facet else 1)), chart.mark == "map"
+    drawn = draw_map(prepare_rows(chart, table)) if is_map else draw(chart, table, wide=wide)
     with atomic_write(out) as temporary:
-        temporary.write_bytes(WRITTEN[out.suffix](drawn))
+        temporary.write_bytes(WRITTEN[out.suffix](drawn, width))
     return out

@@ -88,7 +88,7 @@ def for_people(finding: Finding, whole: bool = False) -> Shown:
     if finding.details and not whole:
         table = table[table[finding.details].fillna("") == ""]
     columns = {name: column for name, column in finding.columns.items() if name in table}
-    written = {name: _format_column(table, name, column) for name, column in columns.items()}
+    written = {name: format_column(table, name, column) for name, column in columns.items()}
     titles = {name: column.title or name for name, column in columns.items()}
     if finding.across:
         values = [*table[finding.across]]
@@ -121,7 +121,7 @@ def _spread(
     )
 
 
-def _format_column(table: pd.DataFrame, name: str, column: Column) -> list[str]:
+def format_column(table: pd.DataFrame, name: str, column: Column) -> list[str]:
     """Write the cells of a column; nothing for what is not known."""
     values = table[name]
     if not pd.api.types.is_float_dtype(values):

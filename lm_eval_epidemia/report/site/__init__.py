@@ -32,7 +32,7 @@ from lm_eval_epidemia.findings.interventions import examples
 from lm_eval_epidemia.findings.words import describe_outcome, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
-from lm_eval_epidemia.report.figures import CHARTS
+from lm_eval_epidemia.report.figures import CHARTS, SCRIPTED
 from lm_eval_epidemia.report.render import for_people
 from lm_eval_epidemia.report.site import method, models, tasks
 from lm_eval_epidemia.report.site.start import make_start_page
@@ -44,7 +44,7 @@ from lm_eval_epidemia.surveys.record import Declared
 MARKER = ".epidemia-site"
 
 #: Our own sheets and scripts.
-OWN = ("site.css", "site.js", "explorer.js", "quantities.js", "replies.js", "task.js")
+OWN = ("site.css", "site.js", "explorer.js", "model.js", "quantities.js", "replies.js", "task.js")
 
 #: Those of maps, where something was asked about countries.
 OF_MAPS = ("map.js", "map.css")
@@ -117,6 +117,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     environment.globals["menu"] = [of for of in menu.items() if not missing.get(of[0])]
     page("index.html", **make_start_page(results, files, first.sentences), listed=listed)
     page("explorer.html", **shown)
+    write("scores", "scores", shown["scores"])
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
     for name, (file, _, says) in listed.items():
@@ -135,15 +136,15 @@ def _write_pages(folder: Path, results: Results) -> None:
     for model, file in files.items():
         shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
-        of_model = models.make_model_page(results, model, can_open)
+        of_model = models.make_model_page(results, model, can_open, made)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))
     if "intervention" in said:
         page("interventions.html", **examples(results))
     if "prior" in said:
-        stated = charts.draw_stated().to_dict()
-        page("quantities.html", **quantities.make_page_data(results, write), figure=stated)
+        stated = quantities.make_page_data(results, write)
+        page("quantities.html", **stated, figure=SCRIPTED["stated"])
     page("surveys.html", surveys=_surveys(), kinds=KINDS)
     for name, survey in records().items():
         of_survey = {"title": survey.title, "surveys": list(records())}
@@ -181,7 +182,10 @@ def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environme
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"drawing": _edges, "figures": figures, "outcome": describe_outcome}
+    colours = charts.colour_names(results.runs)
+    environment.filters |= {"drawing": _edges, "outcome": describe_outcome}
+    environment.filters["figures"] = lambda of: figures(of, colours)
+    environment.globals["colours"] = colours
     environment.filters["table"] = lambda finding, linked=files: render_table(finding, linked)
     environment.policies["json.dumps_function"] = lambda value, **_: to_script(value)
     runs = results.runs[results.runs["kind"] != "published"]
@@ -236,7 +240,7 @@ def describe_name(text: str) -> str:
     return list_leaves()[text].entry.title if text in list_leaves() else text
 
 
-def figures(finding: Finding) -> list[dict[str, Any]]:
+def figures(finding: Finding, colours: Mapping[str, str]) -> list[dict[str, Any]]:
     """Draw the figures of a finding that have rows, with the models that were asked most."""
     drawn = []
     for chart in CHARTS.values():
@@ -245,7 +249,7 @@ def figures(finding: Finding) -> list[dict[str, Any]]:
             if len(models) > DRAWN:
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
-            svg = charts.to_page_svg(charts.draw(chart, few), says)
+            svg = charts.to_page_svg(charts.draw(chart, few, colours), says)
             drawn.append({"says": says, "svg": Markup(svg)})
     return drawn
 

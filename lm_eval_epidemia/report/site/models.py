@@ -14,19 +14,26 @@ from markupsafe import Markup
 
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.cells import collect_answers, curve
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
+from lm_eval_epidemia.findings.words import describe_question, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
-from lm_eval_epidemia.results.choose import keep_runs
-from lm_eval_epidemia.results.decode import LeafKey, leaves_of, to_printable
+from lm_eval_epidemia.report.render import format_column
+from lm_eval_epidemia.results.choose import keep_runs, settings_of_runs
+from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of, to_printable
 from lm_eval_epidemia.results.documents import decode_line
 from lm_eval_epidemia.results.read import Results
-from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, sample_file
+from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, TaskAnswers, sample_file
 from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
 SHOWN = 4
+
+#: A mean that says nothing: the score was cut at 0.
+SILENT = "0.0 ± 0.0"
 
 
 def files_of(results: Results) -> dict[str, str]:
@@ -41,54 +48,141 @@ def files_of(results: Results) -> dict[str, str]:
     return files
 
 
-def make_model_page(results: Results, model: str, can_open: Mapping[str, str]) -> dict[str, Any]:
-    """Return the contents of a model's page, apart from its findings."""
+def make_model_page(
+    results: Results, model: str, can_open: Mapping[str, str], made: Mapping[str, Finding]
+) -> dict[str, Any]:
+    """Return the contents of a model's page, apart from the tables of findings."""
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
+    scores = own.scores[own.scores["value"].notna()]
+    scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
+    # Of its runs, that with most comparable scores: an older version comes last.
+    current = scores[(scores["task_version"] == "") & (scores["truth"] == "")]
+    scores = current if len(current) else scores
+    scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
+    letters = scores[scores["way"] == "letters"]
+    scores = add_metrics(letters if len(letters) else scores, ("l1",))
+    answered, _ = collect_answers(own)
+    published = bool((own.runs["kind"] == "published").all())
+    unknown = {*scores["run"]} - {run for run, _ in answered}
     return {
         "name": model,
-        "settings": [*own.runs["settings"]],
-        "published": bool((own.runs["kind"] == "published").all()),
-        "ends": _ends(own, can_open),
+        "published": published,
+        "says": _describe_kind(made["tilt"].table, model),
+        "missing": unknown and not published,
+        "ends": _ends(own, scores, can_open, charts.colour_names(results.runs)),
+        "wrong": {"topics": _rank_topics(scores), "people": _rank_people(answered)},
+        "runs": _list_runs(own.runs, made["leaderboard"]),
+        "others": _list_others(made["pairs"].table, results.runs, own.runs),
     }
 
 
-def _ends(own: Results, can_open: Mapping[str, str]) -> list[dict[str, Any]]:
+def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
+    """Say in words what kind of wrong a model is, by its calibration line."""
+    lines = tilt[(tilt["model"] == model) & tilt["task"].isna() & tilt["slope"].notna()]
+    if lines.empty:
+        return ""
+    line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
+    low, high = line["slope_low"], line["slope_high"]
+    kind = (
+        "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
+    )
+    kind = "has no idea of" if high < 0.1 else kind
+    (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
+    over = f"over {plural(int(line['tasks']), 'question')}"
+    return f"It {kind} differences between people: slope {slope} {over}, where 1 is right."
+
+
+def _rank_topics(scores: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return topics by error, the share of probability at wrong answers in percent."""
+    titles = [describe_question(of.entry.title) for of in leaves_of(scores)]
+    topics = [re.sub(r", by .*| \(.*\)$", "", title) for title in titles]
+    return _rank(pd.DataFrame({"what": topics, "off": 50 * scores["l1"].to_numpy(float)}))
+
+
+def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[dict[str, Any]]:
+    """Return levels of conditions by error, each a mean over the questions that have it."""
+    rows = []
+    for (_, asked), own in answered.items():
+        truth = WAYS[asked.way].load(asked.task)
+        cells = pd.DataFrame([truth.given[cell] for cell in own.cells]).astype(str)
+        weight = truth.weights[own.cells]
+        off = 50 * np.abs(own.q - truth.p[own.cells]).sum(axis=1) * weight
+        for place, name in enumerate(leaf(asked).entry.declared.given):
+            sums = pd.DataFrame({"off": off, "weight": weight}).groupby(cells[place]).sum()
+            what = [f"{name.replace('_', ' ')}: {label}" for label in sums.index]
+            rows.append(pd.DataFrame({"what": what, "off": sums["off"] / sums["weight"]}))
+    return _rank(pd.concat(rows)) if rows else []
+
+
+def _rank(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return means by error; what a single question tells comes after what several do."""
+    means = rows.groupby("what", sort=False)["off"].agg(["mean", "size"]).reset_index()
+    means = means.assign(several=means["size"] > 1).sort_values("mean", ascending=False)
+    return means.sort_values("several", ascending=False, kind="stable").to_dict("records")
+
+
+def _list_runs(runs: pd.DataFrame, board: Finding) -> list[dict[str, Any]]:
+    """Return runs, the newest first, with settings and means; groups at 0 are one text."""
+    rows = board.table[board.table["value"].notna()]
+    rows = rows.assign(text=format_column(rows, "value", board.columns["value"]))
+    listed = []
+    for run in runs.assign(day=settings_of_runs(runs)["date"]).to_dict("records"):
+        here = rows[(rows["model"] == run["model"]) & (rows["settings"] == run["settings"])]
+        said = here[here["text"] != SILENT]
+        means = [f"{plain_name(of.group)} {of.text}" for of in said.itertuples()]
+        if silent := len(here) - len(said):
+            means.append(f"{SILENT} in {plural(silent, 'group')}")
+        chips = [text for text in run["settings"].split(", ") if text]
+        listed.append({"chips": chips, "day": run["day"], "means": means})
+    return sorted(listed, key=lambda run: str(run["day"]), reverse=True)
+
+
+def _list_others(pairs: pd.DataFrame, runs: pd.DataFrame, own: pd.DataFrame) -> Any:
+    """Return whom a model is compared with, over the tasks that both were asked."""
+    names = runs.set_index(["model", "settings"])["name"].to_dict()
+    keys = pairs[["model", "settings"]].itertuples(index=False, name=None)
+    both = pairs.assign(mine=[names[key] for key in keys])
+    turned = both.rename(columns={"mine": "other", "other": "mine"})
+    both = pd.concat([both, turned.assign(difference=-turned["difference"])])
+    both = both[both["mine"].isin(own["name"])]
+    says = format_column(both, "difference", Column(digits=1, signed=True, error="error"))
+    return both.assign(says=says).to_dict("records")
+
+
+def _ends(own: Results, scores: pd.DataFrame, *more: Any) -> list[dict[str, Any]]:
     """Return a model's worst and best tasks, with their curves.
 
-    The best tasks have the highest lower ends of their intervals, to exclude noise. Tasks asked by
-    letter come first; others appear only without them.
+    The best tasks have the highest lower ends of their intervals, to exclude noise.
     """
-    scores = add_metrics(own.scores[own.scores["value"].notna()], ("l1",))
-    scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
-    scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
-    letters = scores[scores["way"] == "letters"]
-    scores = letters if len(letters) else scores
     errors = pd.Series(own_errors([*scores["draws"]]), scores.index).fillna(0)
     half = min(SHOWN, len(scores) // 2)
     worst = scores.sort_values(["value", "l1"], ascending=[True, False])[:half]
     best = scores.assign(low=(scores["value"] - REACH * errors).clip(lower=0)).drop(worst.index)
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
-        {"title": title, "tasks": [_make_task(own, row, can_open) for row in of.to_dict("records")]}
-        for title, of in (("Worst tasks", worst), ("Best tasks", best))
+        {"title": title, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
+        for title, of in (("Questions it knows least", worst), ("Questions it knows best", best))
         if len(of)
     ]
 
 
-def _make_task(own: Results, row: Mapping[Any, Any], can_open: Mapping[str, str]) -> dict[str, Any]:
+def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str, Any]:
     """Return a task with the truth and the model's answer over its conditions."""
-    name, svg = in_way(row["task"], row["way"]), ""
+    name, svg, answer = in_way(row["task"], row["way"]), "", ""
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
     made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
         table = curve(run, name).table
+        answer = table["answer"].iloc[0]
         kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
-        svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept), entry.title)
+        svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept, colours, 340), entry.title)
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,
-        "title": entry.title,
+        "run": run.runs["name"].iloc[0],
+        "title": describe_question(entry.title),
         "score": f"{row['value']:.1f}{error}",
+        "answer": answer,
         "svg": Markup(svg),
         "opens": name in can_open,
     }

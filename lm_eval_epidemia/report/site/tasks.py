@@ -14,13 +14,15 @@ import pandas as pd
 from lm_eval_epidemia.ask.prompts import Wording, find_variables, prompt
 from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
+from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings.cells import LISTED, collect_answers
+from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import POPULATION
 from lm_eval_epidemia.findings.references import find_part, score_known
 from lm_eval_epidemia.findings.single_groups import countries_of
+from lm_eval_epidemia.findings.words import describe_question
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.figures import CHARTS
+from lm_eval_epidemia.report.figures import SCRIPTED
 from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.read import NOT_SETTINGS, SCORE, Results
 from lm_eval_epidemia.results.samples import TaskAnswers
@@ -36,8 +38,8 @@ ASKED, OPEN, WAITING = "asked", "not asked", "not available"
 #: Whole numbers as two digits of base 36.
 PAIRS = ["".join(pair) for pair in product(string.digits + string.ascii_lowercase, repeat=2)]
 
-#: Stands for the name of the model in a specification.
-MODEL = "THE MODEL"
+#: Of tasks with so many conditions, a page names the people of each.
+NAMED = 300
 
 
 def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) -> dict[str, Any]:
@@ -45,7 +47,9 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
 
     Each facet of a task is a filter, including facets added later.
     """
-    scores = results.scores.join(results.runs[["name", "kind"]], on="run")
+    runs = results.runs.reindex(columns=["name", "model", "settings", "kind", "card"])
+    other = results.runs.reindex(columns=["task_version", "truth"]).fillna("") != ""
+    scores = results.scores.join(runs.assign(stale=other.any(axis=1)), on="run")
     scores["known"] = score_known(results.scores, results.runs)["score"]
     by_task = dict([*scores.groupby(["task", "way"], sort=False)])
     own, _ = collect_answers(results)
@@ -72,7 +76,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         listed.append(
             {
                 "name": name,
-                "title": about.entry.title,
+                "title": describe_question(about.entry.title),
                 "facets": {
                     **{key: str(value) for key, value in about.entry.facets.items()},
                     "way": asked.way,
@@ -88,6 +92,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
     facets = pd.DataFrame([task["facets"] for task in listed])
     names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
     known = {task["name"]: task["scores"] for task in listed if task["scores"]}
+    titles = {task["name"]: task["title"] for task in listed if task["name"] in known}
     of_tasks = {task: [of.get(name) for name in names] for task, of in known.items()}
     return {
         "tasks": listed,
@@ -95,7 +100,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         "filters": {kind: sorted(facets[kind].dropna().unique()) for kind in facets},
         "mapped": mapped,
         "names": names,
-        "scores": {"models": names, "tasks": of_tasks},
+        "scores": {"models": names, "tasks": of_tasks, "titles": titles},
     }
 
 
@@ -120,17 +125,13 @@ def _needs(survey: Any) -> str:
 
 
 def _describe_scores(rows: pd.DataFrame, digits: int) -> dict[str, Any]:
-    """Return the scores of a task: of all, and the best and the median."""
+    """Return the scores of a task: of all, and the best."""
     written = rows["value"].map(f"{{:.{digits}f}}".format)
-    told = {"scores": dict(zip(rows["name"], written, strict=True))}
     # Of the models, where there are some: a reference respondent is no rival of theirs.
     models = rows[rows["kind"] != "respondent"]
     rivals = models if len(models) else rows
-    if rivals.empty:
-        return told | {"best": "", "highest": "", "median": ""}
-    best, median = rivals["value"].idxmax(), rivals["value"].median()
-    told |= {"best": rivals["name"][best], "highest": written[best]}
-    return told | {"median": f"{median:.{digits}f}"}
+    highest = written[rivals["value"].idxmax()] if len(rivals) else ""
+    return {"scores": dict(zip(rows["name"], written, strict=True)), "highest": highest}
 
 
 def task_data(
@@ -145,15 +146,20 @@ def task_data(
     page, in two digits of base 36. With two answers the first one suffices.
     """
     truth, entry = store.load_truth(asked.task), leaf(asked).entry
-    low, high = interval(truth.p, truth.n_eff)
+    low, high = ends = interval(truth.p, truth.n_eff)
     way, wording, cells = WAYS[asked.way], Wording(truth), range(len(truth.given))
+    bare = Wording(truth)
     heading = "The question"
     assert isinstance(way, DistributionWay)
     if way.prompts_are == "levels" and len(truth.levels) > 2:
         heading += ", asked for each answer, here for the first"
     labels = [list(dict.fromkeys(column)) for column in zip(*truth.given, strict=True)]
     given = all_tasks()[truth.task].given
-    is_ordered = len(given) != 1 or find_variables(truth)[given[0]].ordered
+    is_ordered = len(given) == 1 and find_variables(truth)[given[0]].ordered
+    rows = rows.assign(old=(rows["task_version"] != "") | (rows["truth"] != ""))
+    rows = rows.assign(tuned=rows["card"].notna(), part=rows["seen"] < 1 - 1e-9)
+    by = ["old", "tuned", "stale", "part", "value"]
+    rows = rows.sort_values(by, ascending=[True] * 4 + [False], kind="stable")
     everywhere = _anchors(asked, 1.0, "")
     on_map = {}
     if mapped and (countries := countries_of(truth)):
@@ -161,7 +167,7 @@ def task_data(
         on_map = {"map": {"condition": here, "codes": [codes[one] for one in labels[here]]}}
     return {
         "name": in_way(*asked),
-        "title": entry.title,
+        "title": describe_question(entry.title, truth.vintage),
         "survey": truth.survey,
         "vintage": truth.vintage,
         "variables": entry.declared.given,
@@ -170,7 +176,8 @@ def task_data(
         "given": [
             [labels[v].index(label) for v, label in enumerate(given)] for given in truth.given
         ],
-        "ranked": len(truth.given) > LISTED and not is_ordered,
+        "ordered": is_ordered,
+        **({"who": [bare.people(cell) for cell in cells]} if len(cells) <= NAMED else {}),
         "weight": np.rint(truth.weights * 1e6).astype(int).tolist(),
         "n": truth.n.tolist(),
         "p": _packed(truth.p, 100_000),
@@ -184,7 +191,7 @@ def task_data(
         # What follows the question is the same for every cell; answers are in their natural order.
         "tail": "\n" + prompt("", way.answers(truth), request=way.request),
         "models": [
-            _list_answers(row, asked, own.get((row["run"], asked)), everywhere, len(truth.given))
+            _list_answers(row, asked, own.get((row["run"], asked)), everywhere, ends)
             for row in rows.to_dict("records")
         ],
     }
@@ -230,10 +237,10 @@ def _split_questions(
 
 
 def _list_answers(
-    row: dict[Any, Any], asked: LeafKey, own: TaskAnswers | None, everywhere: Any, cells: int
+    row: dict[Any, Any], asked: LeafKey, own: TaskAnswers | None, everywhere: Any, ends: Any
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
-    known = {"l1", "seen", POPULATION, *SCORE, *NOT_SETTINGS, "known"}
+    known = {"l1", POPULATION, *SCORE, *NOT_SETTINGS, "known"}
     numbers = {
         "score": (row["value"], 4),
         "error": (joint_error([row["draws"]]), 4),
@@ -245,29 +252,33 @@ def _list_answers(
     anchors = _anchors(asked, row["seen"], row["truth"])
     shown: dict[str, Any] = {
         "name": row["name"],
-        "reference": row["kind"] == "published",
+        **{key: row[key] for key in ("model", "settings", "kind")},
+        **{key: True for key in ("old", "tuned", "part") if row[key]},
+        "worst": own and _find_worst(own, *ends),
         **{key: round(x, digits) for key, (x, digits) in numbers.items() if math.isfinite(x)},
         "diagnostics": {key: round(x, 4) for key, x in more.items() if math.isfinite(x)},
         "q": own and "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
-        "cells": own and len(own.cells) < cells and own.cells,
+        "cells": own and len(own.cells) < len(ends[0]) and own.cells,
     }
     # What is missing is unknown, or the same for all.
     shown = {key: x for key, x in shown.items() if x is not None and x is not False and x != {}}
     return shown if anchors == everywhere else {**shown, "anchors": anchors}
 
 
+def _find_worst(own: TaskAnswers, low: Array, high: Array) -> list[int]:
+    """Return the condition and the answer that a run misses by most, beyond sampling error."""
+    # Of two answers that are as far off, the first.
+    off = np.maximum(low[own.cells] - own.q, own.q - high[own.cells]).round(9)
+    row, answer = np.unravel_index(off.argmax(), off.shape)
+    return [int(own.cells[row]), int(answer)]
+
+
 def specifications(mapped: bool) -> dict[str, Any]:
     """Return the figures of the task page, which take their rows from its script."""
-    kinds = dict.fromkeys(("knows averages only", "guesses uniformly"), "respondent")
-    kinds = {"truth": "survey", **kinds, MODEL: "run"}
-    sample = pd.DataFrame({"model": [*kinds], "kind": [*kinds.values()]}).assign(
-        answer="A", condition="A longer one", value=0.5, truth=0.5, low=0.4, high=0.6
-    )
-    drawn = {name: charts.draw(CHARTS[name], sample) for name in ("distribution", "curve", "cells")}
+    drawn = {name: SCRIPTED[name] for name in ("curve", "points")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
-            drawn[name] = charts.shade_map(colour).properties(width=640, height=310)
-    made = {name: {**of.to_dict(), "data": {"name": "rows"}} for name, of in drawn.items()}
-    for of in made.values():
-        of.pop("config", None)  # colours of text and axes are the page's
-    return made
+            one = charts.shade_map(colour).properties(width=640, height=310).to_dict()
+            one.pop("config", None)  # colours of text and axes are the page's
+            drawn[name] = {**one, "data": {"name": "rows"}}
+    return drawn

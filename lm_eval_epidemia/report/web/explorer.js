@@ -16,7 +16,7 @@ document.addEventListener("tables-ready", () => {
 
   function beside() {
     const place = models.indexOf(one.value);
-    document.querySelector("#who .dt-column-title").textContent = one.value;
+    document.getElementById("who").title = one.value;
     for (const row of table.rows().nodes().toArray()) {
       const cell = row.cells[column], score = tasks[row.dataset.task]?.[place] ?? null;
       cell.textContent = score ?? "";

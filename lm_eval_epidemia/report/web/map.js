@@ -15,11 +15,7 @@ window.epidemia.map = (() => {
       const box = make("select", { id });
       Object.entries(choices).forEach(([value, text]) => box.append(make("option", { value }, text)));
       box.value = chosen;
-      box.addEventListener("change", () => {
-        go(change(box.value));
-        // The panel is made anew; the choice keeps the keyboard.
-        setTimeout(() => document.getElementById(id)?.focus());
-      });
+      box.addEventListener("change", () => go(change(box.value)));
       return make("label", {}, label, box);
     };
     const v = data.map.condition, here = data.given[cell];

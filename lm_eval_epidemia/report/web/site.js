@@ -35,7 +35,7 @@ window.epidemia = (() => {
 
   // Text and axes take the colour of the page around them, in light and in dark.
   function colours() {
-    const line = "#88888866", axis = { labelColor: INK, titleColor: INK, gridColor: line, domainColor: line, tickColor: line };
+    const line = "#88888866", axis = { labelFontSize: 12, titleFontSize: 12, labelColor: INK, titleColor: INK, gridColor: line, domainColor: line, tickColor: line };
     return {
       background: "transparent", view: { stroke: line }, axis, legend: { labelColor: INK, titleColor: INK },
       header: { labelColor: INK, titleColor: INK }, title: { color: INK }, text: { color: INK },
@@ -50,10 +50,10 @@ window.epidemia = (() => {
     await script("assets/vega.js");
     const spec = { ...structuredClone(specification), datasets: { rows, ...more } };
     if (!spec.facet && !spec.height?.step && spec.width !== spec.height) Object.assign(spec, { width: "container", autosize: { type: "fit-x", contains: "padding" } });
-    await vegaEmbed(element, spec, { renderer: "svg", config: colours(), actions: false });
+    const { view } = await vegaEmbed(element, spec, { renderer: "svg", config: colours(), actions: false });
     const svg = element.querySelector("svg.marks");
-    if (!svg) return;
-    svg.querySelectorAll(`[fill="${INK}"]`).forEach((one) => one.setAttribute("fill", "currentColor"));
+    if (!svg) return view;
+    for (const ink of ["fill", "stroke"]) svg.querySelectorAll(`[${ink}="${INK}"]`).forEach((one) => one.setAttribute(ink, "currentColor"));
     // The picture as a whole says in words what it shows; its marks say nothing of themselves.
     for (const one of svg.querySelectorAll("[role], [aria-label], [aria-roledescription], [aria-hidden]")) {
       for (const name of ["role", "aria-label", "aria-roledescription", "aria-hidden"]) one.removeAttribute(name);
@@ -62,6 +62,7 @@ window.epidemia = (() => {
     svg.setAttribute("aria-label", says || element.getAttribute("aria-label") || "");
     element.removeAttribute("role");
     element.removeAttribute("aria-label");
+    return view;
   }
 
   // Theme: the system's unless the reader chose. It is set before the page is drawn.
@@ -163,5 +164,5 @@ window.epidemia = (() => {
     sortable();
   });
 
-  return { script, read, make, percent, number, figure, tables };
+  return { script, read, make, percent, number, figure, tables, INK };
 })();

@@ -1,13 +1,14 @@
-// The page of a task: what was asked and found, and what every model answered, condition by
-// condition. What is open is in the address, so that a link opens the same.
+// A question's page: what the survey says and what models answer, first as a picture. What is open is
+// in the address, so that a link opens the same.
 "use strict";
 
 (() => {
-  const { script, read, make, percent, figure } = window.epidemia;
+  const { script, read, make, percent, figure, INK } = window.epidemia;
+  const GREY = "#808080", FEW = 4;
   const received = {};
   epidemia.receive = (name, data) => { received[name] = whole(data); };
 
-  // Numbers are written short, see `explorer.task_data`: here they are rows of probabilities again.
+  // Numbers are written short, see `tasks.task_data`: here they are rows of probabilities again.
   function whole(data) {
     const number = data.levels.length;
     const pairs = (text) => text && Array.from({ length: text.length / 2 }, (_, i) => Number.parseInt(text.slice(2 * i, 2 * i + 2), 36));
@@ -20,260 +21,251 @@
     if (number === 2) low.forEach((row, i) => { [row[1], high[i][1]] = [high[i][1], row[1]]; });
     const given = data.given.map((places) => places.map((place, v) => data.labels[v][place]));
     const questions = data.questions ?? data.given.map((places) => data.question.replace(/\x1a(\d+)\x1a/g, (_, v) => data.phrases[v][places[v]]));
-    const models = data.models.map((one) => ({ score: null, error: null, l1: null, population: null, diagnostics: {}, anchors: data.anchors, cells: null, ...one, q: rows(pairs(one.q), 1e3) }));
+    const models = data.models.map((one) => ({ ...NOBODY, anchors: data.anchors, ...one, q: rows(pairs(one.q), 1e3) }));
     return { ...data, given, questions, low, high, p: rows(data.p, 1e5), weight: data.weight.map((x) => x / 1e6), models };
   }
 
-  // What distances are called, between which a score lies.
-  const ANCHORS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100", l1_population: "distance from the population" };
+  // Stands for a model where none was asked.
+  const NOBODY = { name: "", model: "", settings: "", kind: "", score: null, error: null, l1: null, population: null, population_error: null, diagnostics: {}, cells: null, q: null };
 
+  const WORDS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100", l1_population: "distance from the population" };
+  const WHY = { old: "older version or other truth: not comparable", tuned: "fine-tuned", part: "asked in part", published: "published score", respondent: "no model" };
+  const plain = (text) => text.replaceAll("_", " ");
+  const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
+  const whole_ = (share) => `${(100 * share).toFixed(share > 0.005 && share < 0.995 ? 0 : 1)} %`;
   const panel = () => document.getElementById("panel");
   const index = () => read("index");
+  const inPage = (name) => ({ "#0072B2": "var(--accent)", "#D55E00": "var(--other)", "#009E73": "var(--known)" })[name] ?? name;
+  const colour = (one) => index().colours[one.name] ?? GREY;
 
   function state() {
-    const found = new URLSearchParams(location.hash.slice(1));
-    return {
-      task: found.get("task"), model: found.get("model"),
-      cell: Number.parseInt(found.get("cell") ?? "", 10), answer: Number.parseInt(found.get("answer") ?? "0", 10), view: found.get("view"),
-    };
+    const found = new URLSearchParams(location.hash.slice(1)), place = (key) => Number.parseInt(found.get(key) ?? "", 10);
+    return { task: found.get("task"), model: found.get("model"), also: found.getAll("also"), cell: place("cell"), answer: place("answer"), view: found.get("view") };
   }
 
-  function go(changes) {
-    const now = { ...state(), ...changes };
+  function address(changes) {
     const kept = new URLSearchParams();
-    for (const key of ["task", "model", "cell", "answer", "view"]) {
-      if (now[key] !== null && now[key] !== undefined && !Number.isNaN(now[key])) kept.set(key, now[key]);
+    for (const [key, value] of Object.entries({ ...state(), ...changes })) {
+      if (key === "also") value.forEach((one) => kept.append(key, one));
+      else if (value !== null && value !== undefined && !Number.isNaN(value)) kept.set(key, value);
     }
-    location.hash = kept.toString();
+    return `#${kept}`;
   }
-
-  // The panel.
+  const go = (changes) => { location.hash = address(changes); };
 
   async function open() {
-    const { task, model } = state();
-    const known = index();
+    const { task, model } = state(), known = index();
     if (!task) return;
-    if (!Object.hasOwn(known.tasks, task)) {
-      panel().replaceChildren(make("h1", {}, "Task"), make("p", {}, `There is no task ${task} among these results.`));
-      return;
-    }
+    const none = (text) => panel().replaceChildren(make("h1", {}, "Question"), make("p", {}, text));
+    if (!Object.hasOwn(known.tasks, task)) return none(`There is no task ${task} among these results.`);
     try {
       await script(`data/${known.tasks[task]}.js`);
     } catch (error) {
-      panel().replaceChildren(make("h1", {}, "Task"), make("p", {}, `${error.message}: is the site's folder complete?`));
-      return;
+      return none(`${error.message}: is the site's folder complete?`);
     }
     if (state().task !== task) return;
-    const data = received[task];
-    // The one asked for, or the first whose answers are here.
-    const chosen = data.models.findIndex((one) => one.name === model);
-    const place = chosen >= 0 ? chosen : Math.max(0, data.models.findIndex((one) => one.q));
-    show(data, data.models[place] ?? NOBODY, place);
+    // The one asked for, or the best whose answers are here: they are listed so.
+    const { models } = received[task], by = (fits) => models.find(fits);
+    show(received[task], by((one) => one.name === model) ?? by((one) => one.q && one.kind === "run" && !one.old) ?? by((one) => one.q) ?? models[0] ?? NOBODY);
   }
 
-  // Stands for a model where none was asked the task.
-  const NOBODY = { name: "", reference: false, score: null, error: null, population: null, population_error: null, l1: null, diagnostics: {}, cells: null, q: null };
+  const rowOf = (one, cell) => (one.q === null ? -1 : one.cells === null ? cell : one.cells.indexOf(cell));
+  const said = (one, cell, answer) => one.q?.[rowOf(one, cell)]?.[answer] ?? null;
 
-  function show(data, model, place) {
-    const asked = state();
-    const most = data.weight.indexOf(Math.max(...data.weight));
-    const cell = asked.cell >= 0 && asked.cell < data.given.length ? asked.cell : most;
-    const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : 0;
-    const row = model.q === null ? -1 : model.cells === null ? cell : model.cells.indexOf(cell);
-    const q = row < 0 ? null : model.q[row];
+  function choose(id, label, choices, chosen, change) {
+    const box = make("select", { id });
+    choices.forEach(([value, text]) => box.append(make("option", { value }, text)));
+    box.value = chosen;
+    box.addEventListener("change", () => change(box.value));
+    return make("label", {}, label, box);
+  }
 
-    const step = (by) => data.models[(place + by + data.models.length) % data.models.length].name;
-    const button = (text, id, act) => {
-      const element = make("button", { type: "button", id }, text);
-      element.addEventListener("click", act);
-      return element;
+  function show(data, model) {
+    const asked = state(), [worst, missed] = model.worst ?? [data.weight.indexOf(Math.max(...data.weight)), 0];
+    const cell = asked.cell >= 0 && asked.cell < data.given.length ? asked.cell : worst;
+    const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : asked.cell >= 0 ? 0 : missed;
+    const others = data.models.filter((one) => one.q && one !== model);
+    const also = others.filter((one) => (asked.also.length ? asked.also.includes(one.name) : others.length < FEW)).slice(0, FEW - 1);
+    const view = { data, model, cell, answer, others, also, q: said(model, cell, answer) };
+    const focused = document.activeElement?.id;
+    // A choice that is not there opens the nearest that has it.
+    const nearest = (v, label) => {
+      const alike = (labels) => labels.filter((one, i) => one === data.given[cell][i]).length;
+      return data.given.map((labels, i) => [labels[v] === label ? alike(labels) : -1, -i]).sort((a, b) => b[0] - a[0] || b[1] - a[1])[0][1] * -1;
     };
-    const select = make("select", { id: "model" });
-    data.models.forEach((one) => select.append(make("option", { value: one.name }, one.name)));
-    select.value = model.name;
-    select.addEventListener("change", () => go({ model: select.value }));
-
+    const pairs = (texts) => texts.map((text) => [text, text]), name = model.name || "nobody";
     panel().replaceChildren(
       make("h1", { id: "open", tabindex: "-1" }, data.title),
-      make("p", { class: "quiet" }, `${data.name}; ${data.survey.toUpperCase()} ${data.vintage}; `, make("a", { href: `survey-${data.survey}.html` }, "data card")),
-      make("h2", {}, data.heading),
-      conditions(data, cell),
-      make("pre", { id: "question" }, data.questions[cell] + data.tail),
-      make("p", { class: "quiet" }, `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}`
-        + `${percent(data.weight[cell])} of the population in question.`),
-      make("h2", {}, "The answers"),
+      make("p", { class: "verdict", id: "said" }, headline(view)),
       make("div", { class: "filters" },
-        ...(model === NOBODY ? [] : [
-          make("label", {}, "Model", select),
-          button("Previous model", "previous", () => go({ model: step(-1) })),
-          button("Next model", "next", () => go({ model: step(1) }))])),
-      facts(data, model),
-      answers(data, cell, model, q),
-      make("figure", {}, make("div", { id: "distribution", "data-tall": "", style: `--tall:${6 + 1.7 * (data.levels.length === 2 ? 1 : data.levels.length)}rem` })),
-      everybody(data, cell, model),
-      over(data, model, answer),
-      ...(data.models.length ? [make("h2", {}, "Every model"), scores(data, model)] : []),
+        ...(model === NOBODY ? [] : [choose("model", "Model", pairs(data.models.map((one) => one.name)), model.name, (value) => go({ model: value }))]),
+        ...data.variables.map((variable, v) => choose(`condition-${v}`, plain(variable), pairs([...new Set(data.given.map((labels) => labels[v]))]), data.given[cell][v], (label) => go({ cell: nearest(v, label), answer }))),
+        choose("answer", "answer", data.levels.map((level, i) => [i, level]), answer, (value) => go({ answer: Number(value), cell }))),
+      ...(data.map ? [make("div", { id: "on-map" })] : []),
+      make("figure", {}, make("div", { id: "over", "data-tall": "", style: `--tall:${data.ordered ? 23 : 27}rem` }), caption(view)),
+      downloads(view),
+      make("h2", {}, `Every answer, of ${people(data, cell)}`),
+      answers(view),
+      ...(data.models.length ? [make("h2", {}, "Every model"), ...scores(view)] : []),
+      asking(view),
+      make("p", { class: "note" }, make("a", { href: `survey-${data.survey}.html` }, `Data card of ${data.survey.toUpperCase()}`), ` · ${data.name} · `, make("a", { href: address({ model: model.name || null, cell, answer }) }, "link to this view")),
     );
     document.title = `${data.title} · epidemia`;
-    const rows = data.levels.map((level, i) => ({ who: "truth", kind: "survey", answer: level, value: data.p[cell][i], low: data.low[cell][i], high: data.high[cell][i] }));
-    data.levels.forEach((level, i) => rows.push({ who: "knows averages only", kind: "respondent", answer: level, value: data.mean[i] }));
-    if (q) data.levels.forEach((level, i) => rows.push({ who: model.name, kind: "run", answer: level, value: q[i] }));
-    figure(document.getElementById("distribution"), drawing("distribution", model), rows, `Truth${q ? ` and ${model.name}` : ""}, by answer: the table above has the numbers`);
-    drawOver(data, model, answer);
+    draw(view);
     if (data.map) window.epidemia.map(document.getElementById("on-map"), { data, model, cell, answer, view: asked.view, go });
+    // The panel is made anew; what was chosen keeps the keyboard.
+    if (focused) document.getElementById(focused)?.focus();
   }
 
-  // Whether "More numbers" is open: it stays so from model to model.
+  const people = (data, cell) => data.who?.[cell] ?? `people (${data.given[cell].join(", ")})`;
+
+  function headline({ data, model, cell, answer, q }) {
+    const who = people(data, cell), level = data.levels[answer], p = whole_(data.p[cell][answer]);
+    const [survey, other] = data.levels.length === 2 && level === "Yes" ? [`Survey: ${p} of ${who}.`, ` ${model.model}: `] : [`“${level}”: survey ${p} of ${who}`, `, ${model.model} `];
+    return survey + (q === null ? "" : `${other}${whole_(q)}.`);
+  }
+
+  function caption({ data, model, others, also }) {
+    const grey = others.length - also.length;
+    const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "hue", style: `--dot:${inPage(colour(one))}` }, one.name));
+    const reads = data.ordered ? "The band is the survey's 95 % interval." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
+    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, named under the pointer; draw up to three in colour from the list below.` : ""}`);
+  }
+
+  // The picture: a curve over conditions that have an order, else answers against the survey.
+  async function draw({ data, model, cell, answer, others, also }) {
+    const rows = [], alone = data.given.length === 1;
+    const places = (alone ? data.levels : data.given).map((_, i) => (alone ? [0, i] : [i, answer]));
+    const label = (at) => (alone ? data.levels[at] : data.given[at].join(", "));
+    const add = (who, kind, colour, share) => {
+      const line = { who, colour, values: [] };
+      places.forEach(([at, level], i) => {
+        const value = share(at, level), truth = data.p[at][level];
+        if (value === null) return;
+        line.values[i] = value;
+        rows.push({ who, kind, colour, condition: label(alone ? i : at), cell: at, value, truth, low: data.low[at][level], high: data.high[at][level], label: "", size: at === cell && kind === "model" && !alone ? 160 : 60 });
+      });
+      return line;
+    };
+    const reference = [add("knows averages only", "reference", GREY, (_, level) => data.mean[level])];
+    if (data.ordered) reference.push(add("guesses uniformly", "reference", GREY, () => 1 / data.levels.length));
+    others.filter((one) => !also.includes(one)).forEach((one) => add(one.name, "ghost", GREY, (at, level) => said(one, at, level)));
+    const drawn = [...also].reverse().concat(model.q ? [model] : []).map((one) => add(one.model === model.model && one !== model ? one.name : one.model, "model", colour(one), (at, level) => said(one, at, level)));
+    const range = (values) => `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
+    const shares = places.map(([at, level]) => data.p[at][level]);
+    const says = `Share of “${data.levels[answer]}”: survey from ${range(shares)}${model.q ? `, ${model.name} from ${range(drawn.at(-1).values.filter((x) => x !== undefined))}` : ""}`;
+    const element = document.getElementById("over"), specification = read(data.ordered ? "figure-curve" : "figure-points");
+    if (data.ordered) {
+      const survey = add("survey", "survey", INK, (at, level) => data.p[at][level]);
+      rows.push(...named([survey, ...drawn.reverse(), ...reference], specification.height, label(data.given.length - 1)));
+      rows.push({ kind: "chosen", condition: label(cell) });
+      specification.layer.at(-1).mark.limit = Math.min(270, element.clientWidth / 3.6);
+    } else {
+      if (places.length < 13) rows.filter((row) => row.who === drawn.at(-1)?.who).forEach((row) => { row.label = row.condition; });
+      const every = rows.flatMap((row) => [row.truth, row.value]);
+      for (const end of [Math.min(...every), Math.max(...every)]) rows.push({ kind: "alike", colour: GREY, truth: end, value: end });
+    }
+    // A layer without rows would have a scale without ends.
+    specification.layer = specification.layer.filter((layer) => rows.some((row) => layer.transform[0].filter.includes(`'${row.kind}'`)));
+    const shown = await figure(element, specification, rows, says);
+    shown?.addEventListener("click", (_, item) => { if (item?.datum?.cell >= 0) go({ cell: item.datum.cell, answer }); });
+    element.shown = shown;
+    element.rows = rows.filter((row) => row.condition !== undefined && !row.at);
+  }
+
+  // Names at the ends of lines: lines that coincide have one, and none hides another's.
+  function named(lines, height, condition) {
+    const ends = [], top = Math.max(...lines.flatMap((line) => line.values.filter((x) => x !== undefined)));
+    for (const line of lines.filter((one) => one.values.length)) {
+      const same = ends.find((end) => line.values.every((value, i) => Math.abs(value - end.values[i]) < top / 100));
+      if (same) same.label += `, ${line.who}`;
+      else ends.push({ kind: "name", condition, colour: line.colour, values: line.values, label: line.who, at: line.values.at(-1) });
+    }
+    // From the nearer edge on, so that no name leaves the picture.
+    const side = ends.reduce((sum, end) => sum + end.at, 0) < (ends.length * top) / 2 ? 1 : -1;
+    ends.sort((a, b) => side * (a.at - b.at)).forEach((end, i) => { if (i) end.at = side * Math.max(side * end.at, side * ends[i - 1].at + (top * 17) / height); });
+    return ends.map(({ values, ...end }) => end);
+  }
+
+  function downloads({ data }) {
+    const save = (href, end) => make("a", { href, download: `${data.name}.${end}` }).click();
+    const drawn = () => document.getElementById("over");
+    const quoted = (value) => `"${String(value ?? "").replaceAll('"', '""')}"`;
+    const columns = ["who", "kind", "condition", "value", "truth", "low", "high"];
+    const kinds = {
+      png: () => drawn().shown.toImageURL("png", 2), svg: () => drawn().shown.toImageURL("svg"),
+      csv: async () => `data:text/csv;charset=utf-8,${encodeURIComponent([columns, ...drawn().rows.map((row) => columns.map((name) => row[name]))].map((row) => row.map(quoted).join(",")).join("\n"))}`,
+    };
+    const buttons = Object.entries(kinds).map(([end, make_]) => {
+      const button = make("button", { type: "button", id: `save-${end}` }, end);
+      button.addEventListener("click", async () => save(await make_(), end));
+      return button;
+    });
+    return make("p", { class: "note" }, "This chart: ", ...buttons.flatMap((one) => [one, " "]), make("code", {}, `epidemia plot ${data.variables.length === 1 ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`));
+  }
+
+  const table = (id, heads, rows) => make("div", { class: "wide", tabindex: "0" }, make("table", { id }, make("thead", {}, make("tr", {},
+    ...heads.map((head) => make("th", head.endsWith("#") ? { scope: "col", class: "number" } : { scope: "col" }, head.replace("#", ""))))), make("tbody", {}, ...rows)));
+  const cells = (texts) => texts.map((text) => make("td", { class: "number" }, text));
+
+  function answers({ data, cell, model, answer }) {
+    const nobody = model === NOBODY;
+    const rows = data.levels.map((level, i) => {
+      const interval = data.low[cell][i] === data.high[cell][i] ? "exact" : `${percent(data.low[cell][i])} to ${percent(data.high[cell][i])}`;
+      const texts = [percent(data.p[cell][i]), interval, ...(nobody ? [] : [percent(said(model, cell, i))]), percent(data.mean[i])];
+      return make("tr", i === answer ? { class: "chosen" } : {}, make("td", {}, level), ...cells(texts));
+    });
+    const box = table("answers", ["Answer", "Survey#", "95 % interval#", ...(nobody ? [] : ["Model#"]), "Averages only#"], rows);
+    const size = `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}${percent(data.weight[cell])} of the population in question.`;
+    const missing = nobody ? "No model in this report was asked this." : model.kind === "published" ? "Only the score was published, not the answers." : "No answers of this model: run lm_eval with --log_samples and without --limit.";
+    return make("div", {}, box, make("p", { class: "note" }, said(model, cell, answer) === null ? `${missing} ` : "", size));
+  }
+
+  // The scores of all models on one line from 0 to 100; those at 0 without answers are folded.
+  function scores(view) {
+    const { data, model, cell, answer, also } = view, { "D zero": zero, "D mean": mean, "D perfect": best } = data.anchors;
+    const averages = Math.min(100, Math.max(0, (100 * (zero - mean)) / (zero - best)));
+    const row = (one) => {
+      const file = index().models[one.model], reach = 1.96 * (one.error ?? 0), clip = (x) => Math.min(100, Math.max(0, x));
+      const why = [...["old", "tuned", "part"].filter((key) => one[key]), one.kind].flatMap((key) => WHY[key] ?? []);
+      const chips = [...one.settings.split(", ").filter(Boolean), ...why].map((text) => make("span", { class: "chip" }, text));
+      const name = one.q ? make("a", { href: address({ model: one.name }), title: one.name, class: "name" }, one.model) : make("span", { title: one.name, tabindex: "0", class: "name" }, one.model);
+      const draw = make("input", { type: "checkbox", id: `draw-${data.models.indexOf(one)}`, "aria-label": `Draw ${one.name}` });
+      draw.checked = one === model || also.includes(one);
+      draw.disabled = one === model || !one.q || (!draw.checked && also.length >= FEW - 1);
+      draw.addEventListener("change", () => go({ model: model.name, cell, answer, also: draw.checked ? [...also, one].map((x) => x.name) : also.filter((x) => x !== one).map((x) => x.name) }));
+      const dot = make("span", { class: "mark", "aria-hidden": "true", style: one.score === null ? "" : `--at:${one.score};--low:${clip(one.score - reach)};--high:${clip(one.score + reach)};--mean:${averages};--dot:${draw.checked && one.q ? inPage(colour(one)) : GREY}` });
+      return make("tr", { class: one === model ? "chosen" : one.kind === "run" && !one.old ? "" : "reference" },
+        make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((chip) => [chip, " "])),
+        make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
+    };
+    const heads = ["Model", "0 to 100, with averages", "score#", "this answer#"];
+    const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
+    const made = [table("scores", heads, data.models.filter((one) => !silent.includes(one)).map(row))];
+    if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads, silent.map(row))));
+    return made;
+  }
+
+  // Whether it is open: it stays so from model to model.
   let unfolded = false;
 
-  function facts(data, model) {
-    const number = (value, digits) => (value === null || value === undefined ? "none" : value.toFixed(digits));
-    const withError = (value, error) => `${number(value, 1)}${value === null || error === null ? "" : ` ± ${number(error, 1)}`}`;
-    const list = (pairs) => make("dl", { class: "facts" }, ...pairs.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
-    const said = model === NOBODY ? [] : [["Score", withError(model.score, model.error)], ["Distance", number(model.l1, 4)]];
-    const more = model.population === null ? [] : [["Against the population", withError(model.population, model.population_error)]];
-    for (const [name, value] of Object.entries(model.diagnostics)) more.push([ANCHORS[name] ?? plain(name), number(value, 3)]);
-    for (const [name, value] of Object.entries(model === NOBODY ? data.anchors : model.anchors ?? {})) more.push([ANCHORS[name], number(value, 4)]);
-    const details = make("details", unfolded ? { open: "" } : {}, make("summary", {}, "More numbers"), list(more));
+  function asking({ data, cell, model }) {
+    const list = [["Score", `${number(model.score, 1)}${model.error === null || model.score === null ? "" : ` ± ${number(model.error, 1)}`}`], ["Distance", number(model.l1, 4)]];
+    if (model.population !== null) list.push(["Against the population", `${number(model.population, 1)} ± ${number(model.population_error, 1)}`]);
+    for (const [name, value] of Object.entries({ ...model.diagnostics })) list.push([WORDS[name] ?? plain(name), number(value, 3)]);
+    for (const [name, value] of Object.entries(model.anchors ?? data.anchors ?? {})) list.push([WORDS[name], number(value, 4)]);
+    const details = make("details", unfolded ? { open: "" } : {}, make("summary", {}, "How it was asked"),
+      make("h3", {}, data.heading), make("pre", { id: "question" }, data.questions[cell] + data.tail),
+      make("dl", { class: "facts", id: "facts" }, ...list.filter(([, value]) => value).map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))));
     details.addEventListener("toggle", () => { unfolded = details.open; });
-    return make("div", { id: "facts" }, ...(said.length ? [list(said)] : []), details);
-  }
-
-  // One choice per condition; where the combination does not occur, the nearest that has the
-  // changed value is opened.
-  function conditions(data, cell) {
-    const box = make("div", { class: "filters" });
-    data.variables.forEach((variable, v) => {
-      const select = make("select", { id: `condition-${v}` });
-      [...new Set(data.given.map((labels) => labels[v]))].forEach((label) => select.append(make("option", { value: label }, label)));
-      select.value = data.given[cell][v];
-      select.addEventListener("change", () => {
-        const alike = (labels) => labels.filter((label, i) => label === data.given[cell][i]).length;
-        let best = -1;
-        data.given.forEach((labels, i) => {
-          if (labels[v] === select.value && (best < 0 || alike(labels) > alike(data.given[best]))) best = i;
-        });
-        go({ cell: best });
-        // The panel is made anew; the choice keeps the keyboard.
-        setTimeout(() => document.getElementById(`condition-${v}`)?.focus());
-      });
-      box.append(make("label", {}, plain(variable), select));
-    });
-    return box;
-  }
-
-  function answers(data, cell, model, q) {
-    const nobody = model === NOBODY;
-    const head = ["Answer", "Truth", "95 % interval", ...(nobody ? [] : [model.name]), "Knows averages only"];
-    const table = make("table", { id: "answers" }, make("thead", {}, make("tr", {},
-      ...head.map((text, i) => make("th", i ? { class: "number", scope: "col" } : { scope: "col" }, text)))));
-    const body = make("tbody");
-    data.levels.forEach((level, i) => {
-      const exact = data.low[cell][i] === data.high[cell][i];
-      const interval = exact ? "exact" : `${percent(data.low[cell][i])} to ${percent(data.high[cell][i])}`;
-      const values = [percent(data.p[cell][i]), interval, ...(nobody ? [] : [q ? percent(q[i]) : ""]), percent(data.mean[i])];
-      body.append(make("tr", {}, make("td", {}, level), ...values.map((text) => make("td", { class: "number" }, text))));
-    });
-    table.append(body);
-    const box = make("div", { class: "wide", tabindex: "0" }, table);
-    if (!q) box.append(make("p", { class: "note" }, nobody ? "No model in this report was asked this." : model.reference
-      ? "Only the score was published, not the answers."
-      : "No answers of this model: run lm_eval with --log_samples and without --limit."));
-    return box;
-  }
-
-  function everybody(data, cell, model) {
-    const table = make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "Model"),
-      ...data.levels.map((level) => make("th", { class: "number", scope: "col" }, level)))));
-    const body = make("tbody");
-    const add = (name, values, kind) => body.append(make("tr", kind ? { class: kind } : {}, make("td", {}, name),
-      ...values.map((value) => make("td", { class: "number" }, percent(value)))));
-    add("truth", data.p[cell]);
-    for (const one of data.models) {
-      const row = one.q === null ? -1 : one.cells === null ? cell : one.cells.indexOf(cell);
-      if (row >= 0) add(one.name, one.q[row], one === model ? "chosen" : "");
-    }
-    table.append(body);
-    return make("details", {}, make("summary", {}, "All models, this condition"), make("div", { class: "wide", tabindex: "0" }, table));
-  }
-
-  function over(data, model, answer) {
-    const select = make("select", { id: "answer" });
-    data.levels.forEach((level, i) => select.append(make("option", { value: i }, level)));
-    select.value = answer;
-    select.addEventListener("change", () => go({ answer: Number(select.value) }));
-    const single = data.variables.length === 1;
-    return make("section", {},
-      make("h2", {}, single ? `Over all levels of ${plain(data.variables[0])}` : "Over all conditions"),
-      ...(single || data.map ? [make("div", { class: "filters" }, make("label", {}, "Answer", select))] : []),
-      ...(data.map ? [make("div", { id: "on-map" })] : []),
-      make("figure", {}, make("div", { id: "over", "data-tall": "", style: "--tall:21rem" })),
-      make("p", { class: "note" }, make("code", {}, `epidemia plot ${single ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`), " saves it for a paper."));
-  }
-
-  function drawOver(data, model, answer) {
-    const element = document.getElementById("over");
-    const cellOf = (i) => (model.cells === null ? i : model.cells[i]);
-    if (data.variables.length === 1) {
-      const rows = [];
-      // Many conditions in no order, such as countries, stand from the lowest share up.
-      const order = data.given.map((_, i) => i);
-      if (data.ranked) order.sort((a, b) => data.p[a][answer] - data.p[b][answer]);
-      const place = [];
-      order.forEach((i, rank) => { place[i] = rank; });
-      data.given.forEach(([label], i) => {
-        rows.push({ who: "truth", condition: label, place: place[i], value: data.p[i][answer], low: data.low[i][answer], high: data.high[i][answer] });
-      });
-      data.given.forEach(([label], i) => rows.push({ who: "knows averages only", condition: label, place: place[i], value: data.mean[answer] }));
-      data.given.forEach(([label], i) => rows.push({ who: "guesses uniformly", condition: label, place: place[i], value: 1 / data.levels.length }));
-      (model.q ?? []).forEach((q, i) => rows.push({ who: model.name, condition: data.given[cellOf(i)][0], place: place[cellOf(i)], value: q[answer] }));
-      rows.sort((a, b) => a.place - b.place);
-      figure(element, drawing("curve", model), rows, `Share of “${data.levels[answer]}” over ${plain(data.variables[0])}: survey from ${range(data.p, answer)}${model.q ? `, ${model.name} from ${range(model.q, answer)}` : ""}`);
-    } else {
-      const rows = [];
-      (model.q ?? []).forEach((q, i) => data.levels.forEach((level, k) => rows.push({
-        given: data.given[cellOf(i)].join(", "), who: model.name, kind: "run", answer: level, truth: data.p[cellOf(i)][k], value: q[k], weight: data.weight[cellOf(i)],
-      })));
-      if (rows.length) figure(element, drawing("cells", model), rows, `The survey against the model's answer in ${rows.length / data.levels.length} conditions: on the dashed line they are equal`);
-      else {
-        element.style.minHeight = "0";
-        element.replaceChildren(make("p", { class: "note" }, "There are no answers to draw."));
-      }
-    }
-  }
-
-  // A figure's specification, in which a name stands for that of any model.
-  const drawing = (name, model) => JSON.parse(JSON.stringify(read(`figure-${name}`)).replaceAll("THE MODEL", JSON.stringify(model.name).slice(1, -1)));
-
-  const plain = (variable) => variable.replaceAll("_", " ");
-
-  const range = (rows, answer) => {
-    const values = rows.map((row) => row[answer]);
-    return `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
-  };
-
-  // The scores of all models, best first: a name opens what it answered.
-  function scores(data, model) {
-    const body = make("tbody");
-    const number = (value, digits) => (value === null || value === undefined ? "" : value.toFixed(digits));
-    for (const one of [...data.models].sort((a, b) => (b.score ?? -1) - (a.score ?? -1))) {
-      const address = new URLSearchParams({ ...Object.fromEntries(new URLSearchParams(location.hash.slice(1))), task: data.name, model: one.name });
-      const link = one.q ? make("a", { href: `#${address}` }, one.name) : one.name;
-      const file = index().models[one.name];
-      body.append(make("tr", { class: one === model ? "chosen" : one.reference ? "reference" : "" },
-        make("td", {}, link, ...(file ? [" ", make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.name}` }, "its page")] : [])),
-        make("td", { class: "number" }, number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`)),
-        make("td", { class: "number" }, number(one.l1, 4))));
-    }
-    return make("div", { class: "wide", tabindex: "0" }, make("table", { id: "scores" }, make("thead", {}, make("tr", {},
-      make("th", { scope: "col" }, "Model"), make("th", { class: "number", scope: "col" }, "score"), make("th", { class: "number", scope: "col" }, "distance"))), body));
+    return details;
   }
 
   let before = null;
   async function changed() {
     const { task } = state();
     await open();
-    // A newly opened task is brought into sight and gets the keyboard; a change within it does not.
+    // A newly opened question is brought into sight and gets the keyboard; a change within it does not.
     if (task && task !== before) {
       scrollTo(0, 0);
       document.getElementById("open")?.focus({ preventScroll: true });
