@@ -22,6 +22,7 @@ from test_finetune_report import BASE, card, put, renamed
 
 from lm_eval_epidemia.ask.prompts import Wording
 from lm_eval_epidemia.ask.responses import softmax
+from lm_eval_epidemia.benchmarks import list_leaves
 from lm_eval_epidemia.benchmarks.prior.quantities import store as quantities
 from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli.report import read_runs
@@ -275,13 +276,16 @@ def test_a_question_opens_where_the_best_comparable_run_is_most_wrong(made, tmp_
 
 
 def test_titles_and_people_are_said_in_words():
+    cocaine = list_leaves()[COCAINE].entry
+    assert describe_question(cocaine, "2022") == "Ever used cocaine, by age (NSDUH 2022)"
     said = {
         "NHANES: Diabetes by BMI Group": "Diabetes, by BMI (NHANES 2022)",
         "BRFSS: High BP by State": "High blood pressure, by state (BRFSS 2022)",
         "Census 2022: American Indian People": "American Indian people (Census 2022)",
         MARKUP: MARKUP,
     }
-    assert {title: describe_question(title, "2022") for title in said} == said
+    entries = [SimpleNamespace(title=title, declared=None) for title in said]
+    assert {entry.title: describe_question(entry, "2022") for entry in entries} == said
     of = {
         "epidemia_low_scf_home_ownership_by_sex": "households whose reference person is male",
         "epidemia_high_meps_insured_by_age_sex": "people who are less than 1 year old and are male",
@@ -309,7 +313,7 @@ def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
     results = read_runs([made.runs / "mean"])
     (name,) = results.runs["model"]
     found = {finding: find(finding)(results) for finding in ("tilt", "leaderboard", "pairs")}
-    page = models.make_model_page(results, name, {}, found)
+    page = models.make_model_page(results, name, {}, found, {})
     truth, rows = store.load_truth(COCAINE), {of["what"]: of for of in page["wrong"]["people"]}
     # Who knows averages only is off by the distance of each age from the average.
     off = 100 * np.abs(truth.p[:, 0] - truth.weights @ truth.p[:, 0])

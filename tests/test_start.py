@@ -93,7 +93,7 @@ def test_the_drawn_questions_have_an_order_one_of_each_survey_and_one_where_all_
     assert all(of.answer not in starting.NEGATIVE for of in start.questions)
     titles = {of.task: of.title for of in start.questions}
     assert titles[COCAINE] == "Ever used cocaine, by age"
-    tiles = make_start_page(results, {}, [])["tiles"]
+    tiles = make_start_page(results, start, {}, [])["tiles"]
     for tile, of in zip(tiles, start.questions, strict=True):
         # A line per model, in the order that the page's script knows; and what is said on hover.
         assert tile["svg"].count("every_marks") == len(tile["runs"]) == 2

@@ -113,6 +113,12 @@ class Start(NamedTuple):
     questions: list[Question]
     topics: pd.DataFrame
 
+    @property
+    def pictured(self) -> dict[int, str]:
+        """The runs that every picture shows: the best, and of more than two the middle one."""
+        middle = self.drawn[len(self.drawn) // 2 :][:1] if len(self.drawn) > 2 else []
+        return dict.fromkeys(self.drawn[:1], "best") | dict.fromkeys(middle, "middle")
+
 
 def make_start(results: Results) -> Start:
     """Choose what the first page shows."""

@@ -25,25 +25,26 @@ def plain_name(group: str) -> str:
     return group.removeprefix("epidemia_").replace("_", " ")
 
 
-def describe_question(title: str, vintage: str = "") -> str:
+def describe_question(entry: TaskEntry, vintage: str = "") -> str:
     """Say what a task asks as a sentence does: "Ever used marijuana, by age (NSDUH 2022)".
 
     Parameters
     ----------
-    title : str
-        Of the task: "NSDUH: Marijuana Ever Used by Age".
+    entry : TaskEntry
     vintage : str
         Of its truth.
     """
-    source, colon, asked = title.partition(": ")
+    source, colon, asked = entry.title.partition(": ")
+    where = source if source.endswith(vintage) else f"{source} {vintage}"
+    if getattr(entry.declared, "outcome", None) in WORDS["outcomes"]:
+        return f"{describe_task(entry)} ({where})"
     if not colon:
-        return title
+        return entry.title
     for old, new in WORDS["questions"].items():
         asked = re.sub(old, new, asked)
     # Words in capitals are names of themselves.
     names = "|".join(WORDS["names"])
     said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
-    where = source if source.endswith(vintage) else f"{source} {vintage}"
     return f"{said[:1].upper()}{said[1:]} ({where})"
 
 

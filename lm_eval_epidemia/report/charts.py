@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -349,10 +349,12 @@ def draw_map(table: pd.DataFrame) -> Any:
     return both.properties(datasets={SHAPES: shapes()})
 
 
-def colour_names(runs: pd.DataFrame) -> dict[str, str]:
+def colour_names(runs: pd.DataFrame, first: Sequence[int] = ()) -> dict[str, str]:
     """Return one colour for every model, the same in each figure: grey for who is no model."""
     # What was tuned or published comes later: the first colours are the best told apart.
-    order = runs.assign(later=(runs["kind"] != "run") | runs["card"].notna())
+    later = 1 + ((runs["kind"] != "run") | runs["card"].notna())
+    order = runs.assign(later=later.where(~runs.index.isin(first), 0))
+    order = order.loc[[*first, *order.index.difference(first, sort=False)]]
     free = cycle(COLOURS)
     return {
         row["name"]: GREY if row["kind"] == "respondent" else next(free)

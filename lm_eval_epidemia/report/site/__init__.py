@@ -29,6 +29,7 @@ from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
+from lm_eval_epidemia.findings.start import make_start
 from lm_eval_epidemia.findings.words import describe_outcome, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.cards import render_card
@@ -86,8 +87,9 @@ def build_site(results: Results, out: Path) -> Path:
 
 
 def _write_pages(folder: Path, results: Results) -> None:
-    files = models.files_of(results)
-    environment = _environment(results, files)
+    files, start = models.files_of(results), make_start(results)
+    colours = charts.colour_names(results.runs, [*start.pictured])
+    environment = _environment(results, files, colours)
     (folder / "data").mkdir()
 
     def page(name: str, template: str = "", /, **values: Any) -> None:
@@ -115,7 +117,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     kinds += [more[name] for name in said if name in more]
     missing = {"people.html": not people, "hierarchy.html": not kinds}
     environment.globals["menu"] = [of for of in menu.items() if not missing.get(of[0])]
-    page("index.html", **make_start_page(results, files, first.sentences), listed=listed)
+    page("index.html", **make_start_page(results, start, files, first.sentences), listed=listed)
     page("explorer.html", **shown)
     write("scores", "scores", shown["scores"])
     in_task = tasks.specifications(mapped)
@@ -136,7 +138,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     for model, file in files.items():
         shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
-        of_model = models.make_model_page(results, model, can_open, made)
+        of_model = models.make_model_page(results, model, can_open, made, colours)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))
@@ -175,14 +177,15 @@ def _surveys() -> list[dict[str, Any]]:
     return rows
 
 
-def _environment(results: Results, files: Mapping[str, str]) -> jinja2.Environment:
+def _environment(
+    results: Results, files: Mapping[str, str], colours: Mapping[str, str]
+) -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("lm_eval_epidemia.report", "web"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    colours = charts.colour_names(results.runs)
     environment.filters |= {"drawing": _edges, "outcome": describe_outcome}
     environment.filters["figures"] = lambda of: figures(of, colours)
     environment.globals["colours"] = colours

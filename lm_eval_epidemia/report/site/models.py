@@ -49,7 +49,11 @@ def files_of(results: Results) -> dict[str, str]:
 
 
 def make_model_page(
-    results: Results, model: str, can_open: Mapping[str, str], made: Mapping[str, Finding]
+    results: Results,
+    model: str,
+    can_open: Mapping[str, str],
+    made: Mapping[str, Finding],
+    colours: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the contents of a model's page, apart from the tables of findings."""
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
@@ -69,7 +73,7 @@ def make_model_page(
         "published": published,
         "says": _describe_kind(made["tilt"].table, model),
         "missing": unknown and not published,
-        "ends": _ends(own, scores, can_open, charts.colour_names(results.runs)),
+        "ends": _ends(own, scores, can_open, colours),
         "wrong": {"topics": _rank_topics(scores), "people": _rank_people(answered)},
         "runs": _list_runs(own.runs, made["leaderboard"]),
         "others": _list_others(made["pairs"].table, results.runs, own.runs),
@@ -94,7 +98,7 @@ def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
 
 def _rank_topics(scores: pd.DataFrame) -> list[dict[str, Any]]:
     """Return topics by error, the share of probability at wrong answers in percent."""
-    titles = [describe_question(of.entry.title) for of in leaves_of(scores)]
+    titles = [describe_question(of.entry) for of in leaves_of(scores)]
     topics = [re.sub(r", by .*| \(.*\)$", "", title) for title in titles]
     return _rank(pd.DataFrame({"what": topics, "off": 50 * scores["l1"].to_numpy(float)}))
 
@@ -180,7 +184,7 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
     return {
         "name": name,
         "run": run.runs["name"].iloc[0],
-        "title": describe_question(entry.title),
+        "title": describe_question(entry),
         "score": f"{row['value']:.1f}{error}",
         "answer": answer,
         "svg": Markup(svg),

@@ -10,7 +10,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from lm_eval_epidemia.findings.leaderboard import list_notes
-from lm_eval_epidemia.findings.start import Question, make_start
+from lm_eval_epidemia.findings.start import Question, Start
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.render import cut_text
 from lm_eval_epidemia.results.naming import without_kind
@@ -21,29 +21,28 @@ LONGEST = 30
 
 
 def make_start_page(
-    results: Results, files: Mapping[str, str], otherwise: Sequence[str]
+    results: Results, start: Start, files: Mapping[str, str], otherwise: Sequence[str]
 ) -> dict[str, Any]:
     """Return the contents of the page; `files` are of models, `otherwise` is what else to say."""
-    start, names = make_start(results), results.runs["model"].map(without_kind)
-    tiles = [_make_tile(of, start.drawn, names, results.runs["name"]) for of in start.questions]
+    names = results.runs["model"].map(without_kind)
+    tiles = [_make_tile(of, start.pictured, names, results.runs["name"]) for of in start.questions]
     said = {"sentences": start.sentences or otherwise, "notes": list_notes(results)}
     return {"start": start, "tiles": tiles, "names": names, "files": files, **said}
 
 
 def _make_tile(
-    of: Question, drawn: Sequence[int], names: Mapping[int, str], labels: Mapping[int, str]
+    of: Question, who: Mapping[int, str], names: Mapping[int, str], labels: Mapping[int, str]
 ) -> dict[str, Any]:
     """Draw a question with the best and the middle model, and say where each is most wrong.
 
     Parameters
     ----------
     of : Question
-    drawn : sequence of int
+    who : mapping of int to str
         The runs in the pictures of the page, the best first.
     names, labels : mapping of int to str
         By run: of its model, and of itself, as addresses have it.
     """
-    who = {drawn[0]: "best"} | ({drawn[len(drawn) // 2]: "middle"} if len(drawn) > 2 else {})
     cells, aged = of.cells, "Aged " if of.title.endswith(", by age") else ""
     where = aged + cells["given"]
     said = {"survey": cells["truth"]} | {names[run]: of.answers.get(run) for run in who}
@@ -56,7 +55,7 @@ def _make_tile(
         lines[run] = [f"{where[at]}: survey {cells['truth'][at]:.0%}, ", f"{name} {q[at]:.0%}"]
     answers = pd.DataFrame(of.answers).assign(given=cells["given"])
     answers = answers.melt("given", var_name="run").assign(who=lambda x: x["run"].map(who))
-    first = next(run for run in drawn if run in of.answers)
+    first = next(run for run in (*who, *of.answers) if run in of.answers)
     address = {"task": of.task, "model": labels[first], "cell": worst[first]}
     drawing = charts.draw_small(cells.assign(says=charts.SAID + where + ": " + says), answers)
     svg = Markup(charts.to_page_svg(drawing, f"{of.title}. {''.join(lines[first])}"))

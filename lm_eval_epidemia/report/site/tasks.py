@@ -76,7 +76,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         listed.append(
             {
                 "name": name,
-                "title": describe_question(about.entry.title),
+                "title": describe_question(about.entry),
                 "facets": {
                     **{key: str(value) for key, value in about.entry.facets.items()},
                     "way": asked.way,
@@ -167,7 +167,7 @@ def task_data(
         on_map = {"map": {"condition": here, "codes": [codes[one] for one in labels[here]]}}
     return {
         "name": in_way(*asked),
-        "title": describe_question(entry.title, truth.vintage),
+        "title": describe_question(entry, truth.vintage),
         "survey": truth.survey,
         "vintage": truth.vintage,
         "variables": entry.declared.given,
