@@ -194,8 +194,7 @@ def _sections(command: Any, line: str) -> Iterator[str]:
     if rows and not of:
         yield _table(("argument or option", "what it does", "usual"), rows)
     for name, inner in of.items():
-        if not inner.hidden:
-            yield from _sections(inner, f"{line} {name}")
+        yield from _sections(inner, f"{line} {name}")  # also what only `epidemia more` lists
 
 
 def _cards() -> str:
