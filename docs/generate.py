@@ -205,6 +205,12 @@ def _cards() -> str:
     )
 
 
+def _licences() -> str:
+    """The licence of each survey, as its record has it."""
+    ours = [record for name, record in records().items() if name not in own_surveys()]
+    return _table(("survey", "licence"), ((f"`{of.survey}`", _prose(of.licence)) for of in ours))
+
+
 def _anchors() -> str:
     """The anchors of every task that ships, and the score of who knows averages only."""
     rows = []
@@ -243,6 +249,7 @@ TABLES = {
     "findings": _findings,
     "commands": _commands,
     "cards": _cards,
+    "licences": _licences,
     "anchors": _anchors,
     "names": _names,
 }
