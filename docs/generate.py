@@ -194,8 +194,7 @@ def _sections(command: Any, line: str) -> Iterator[str]:
     if rows and not of:
         yield _table(("argument or option", "what it does", "usual"), rows)
     for name, inner in of.items():
-        if not inner.hidden:
-            yield from _sections(inner, f"{line} {name}")
+        yield from _sections(inner, f"{line} {name}")  # also what only `epidemia more` lists
 
 
 def _cards() -> str:
@@ -204,6 +203,12 @@ def _cards() -> str:
     return "\n".join(
         f"- [{titles[name][2:]}](generated/surveys/{name}.md): `{name}`" for name in sorted(titles)
     )
+
+
+def _licences() -> str:
+    """The licence of each survey, as its record has it."""
+    ours = [record for name, record in records().items() if name not in own_surveys()]
+    return _table(("survey", "licence"), ((f"`{of.survey}`", _prose(of.licence)) for of in ours))
 
 
 def _anchors() -> str:
@@ -244,6 +249,7 @@ TABLES = {
     "findings": _findings,
     "commands": _commands,
     "cards": _cards,
+    "licences": _licences,
     "anchors": _anchors,
     "names": _names,
 }

@@ -63,6 +63,7 @@ def test_pages_are_of_one_sitting_and_merged():
         text = page.read_text()
         assert not re.search(r"^(?:<{7}|>{7}) ", text, re.MULTILINE), f"{page}: an open merge"
         assert page.parent.name not in SHELVES or len(text.split()) <= 2000, page
+        assert not re.search(r"^ *%", text, re.MULTILINE), f"{page}: MyST drops such a line"
 
 
 def test_the_house_is_drawn_from_the_code():

@@ -55,7 +55,7 @@ def uniform_distance(shares: Array) -> float:
 
 
 def choice_mass(masses: Sequence[float]) -> float:
-    """Mean total probability of the letters, before normalisation; in [0, 1]."""
+    """Mean total probability of the letters, before normalisation: 1 at most, but for rounding."""
     return float(np.mean(masses))
 
 
