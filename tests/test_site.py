@@ -275,6 +275,15 @@ def test_a_question_opens_where_the_best_comparable_run_is_most_wrong(made, tmp_
     assert people == ["people aged 12 or 13", "people aged 65 or older"]
 
 
+def test_details_of_many_models_are_left_to_csv(made, monkeypatch):
+    finding = find("distances")(made.results)
+    assert building._cut(finding) is finding and finding.table["task"].notna().any()
+    monkeypatch.setattr(building, "MOST_ROWS", len(finding.table) - 1)
+    cut = building._cut(finding)
+    assert 0 < len(cut.table) < len(finding.table) and cut.table["task"].fillna("").eq("").all()
+    assert "--show distances --format csv" in cut.left_out[-1]
+
+
 def test_titles_and_people_are_said_in_words():
     cocaine = list_leaves()[COCAINE].entry
     assert describe_question(cocaine, "2022") == "Ever used cocaine, by age (NSDUH 2022)"

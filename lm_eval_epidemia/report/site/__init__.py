@@ -59,6 +59,9 @@ KINDS: tuple[Declared, ...] = ("low", "high", "extra")
 #: How many models a figure of a page shows; its table has them all.
 DRAWN = 24
 
+#: Rows of a finding's page, above which details are left out.
+MOST_ROWS = 1_000
+
 
 def build_site(results: Results, out: Path) -> Path:
     """Write the site.
@@ -123,7 +126,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     in_task = tasks.specifications(mapped)
     page("task.html", files=can_open, models=files, figures=in_task, mapped=mapped)
     for name, (file, _, says) in listed.items():
-        page(file, "finding.html", finding=made[name], says=says)
+        page(file, "finding.html", finding=_cut(made[name]), says=says)
     page("findings.html", title="More tables", listed=[*listed.values(), *more.values()])
     if people:
         page("people.html", "findings.html", title="People and places", listed=people)
@@ -241,6 +244,15 @@ def describe_name(text: str) -> str:
     if text in list_groups():
         return f"{plain_name(text)} ({text})"
     return list_leaves()[text].entry.title if text in list_leaves() else text
+
+
+def _cut(finding: Finding) -> Finding:
+    """Leave the details of a large table, such as the tasks of a hundred models, to csv."""
+    if len(finding.table) <= MOST_ROWS or not finding.details:
+        return finding
+    kept = finding.table[finding.table[finding.details].fillna("").eq("")]
+    left_out = f"rows by {finding.details}: epidemia report --show {finding.name} --format csv"
+    return replace(finding, table=kept, left_out=[*finding.left_out, left_out])
 
 
 def figures(finding: Finding, colours: Mapping[str, str]) -> list[dict[str, Any]]:
