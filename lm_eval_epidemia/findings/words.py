@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lm_eval_epidemia.ask.prompts import join_phrases
+from lm_eval_epidemia.ask.prompts import Wording, find_variables, join_phrases
 from lm_eval_epidemia.benchmarks import Benchmark
 from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.surveys.catalogue import find_record, own_surveys
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, own_surveys
 
 #: See there.
 WORDS: dict[str, Any] = read_yaml(__package__, "words.yaml")
@@ -66,8 +67,29 @@ def describe_outcome(outcome: str) -> str:
     return str(WORDS["outcomes"].get(outcome, outcome.replace("_", " ").capitalize()))
 
 
-def describe_task(entry: TaskEntry) -> str:
-    """Name a question as a sentence: "Ever used marijuana, by age"."""
+def describe_task(entry: TaskEntry, level: str = "") -> str:
+    """Name a question, or a level that has its own words: "Ever used marijuana, by age"."""
     of: Any = entry.declared
     by = join_phrases([WORDS["conditions"].get(name, name) for name in of.given])
-    return describe_outcome(of.outcome) + (f", by {by}" if by else "")
+    says = WORDS["none"].get(of.outcome) if level == "0" else None
+    return (says or describe_outcome(of.outcome)) + (f", by {by}" if by else "")
+
+
+def shorten_label(label: str) -> str:
+    """Shorten a level of a condition for an axis: "No diploma"."""
+    for old, new in WORDS["labels"].items():
+        label = re.sub(old, new, label)
+    return label
+
+
+def say_event(truth: GroundTruth, cell: int, level: str) -> str:
+    """Say what people of a cell do: "people aged 26 to 29 have ever used marijuana".
+
+    Empty where the words of one of them cannot be said of many.
+    """
+    levels = find_variables(truth)[all_tasks()[truth.task].outcome].levels
+    phrase = next(of.phrase for of in levels if of.label == level)
+    phrase = re.sub(WORDS["periods"], "", phrase).replace(" its ", " their ")
+    verb, _, rest = phrase.partition(" ")
+    many = WORDS["verbs"].get(verb)
+    return f"{Wording(truth).people(cell)} {many} {rest}" if many else ""
