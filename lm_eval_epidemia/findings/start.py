@@ -38,11 +38,11 @@ LARGEST_NOISE = 0.025
 WRONG = 0.05
 
 #: The best model is visibly wrong if one of its answers is so far outside the survey's interval; a
-#: question where it is tells so many times more.
-VISIBLE, PREFERRED = 0.015, 2
+#: question where it is tells twice as much.
+VISIBLE = 0.015
 
-#: Words of a sentence on top.
-MOST_WORDS = 20
+#: Words about people in a sentence on top, which has ten more.
+MOST_WORDS = 10
 
 #: Answers that say that something is not so: of two answers the other one is drawn.
 NEGATIVE = ("No", "0")
@@ -155,11 +155,10 @@ def make_start(results: Results) -> Start:
     topics = find_topics(results, compared, first["group"].iloc[0])
     drawn, questions = _choose_questions(results, compared, {*rows["run"][rows["trained"]]})
     sentences = _say(results, first)
-    sentences += _say_worst(first["name"], questions) or [
-        f"{first['name'].iloc[0]} is furthest off on “{describe_outcome(str(least)).lower()}”: "
-        f"{off:.0f} percentage points."
-        for least, off in topics.iloc[:1, 0].items()
-    ]
+    for least, off in topics.iloc[:1, 0].items():
+        far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
+        worst = _say_worst(first["name"], questions)
+        sentences.append(worst or f"{first['name'].iloc[0]} is furthest off on {far}.")
     return Start(sentences, panels, compared, drawn, questions, topics)
 
 
@@ -225,16 +224,15 @@ def _say(results: Results, rows: pd.DataFrame) -> list[str]:
     return [first, f"{other['name']} comes second with {other['value']:.0f}: {shown}."]
 
 
-def _say_worst(names: pd.Series, questions: Sequence[Question]) -> list[str]:
-    """Say in one sentence the largest drawn error of the best model that few words can say."""
+def _say_worst(names: pd.Series, questions: Sequence[Question]) -> str:
+    """Say in a sentence the largest drawn error of the best model that few words can say."""
     errors, best, even = [], names.index[0], "Even " if len(names) > 1 else ""
     for of in (of for of in questions if best in of.answers):
-        at = of.find_worst(best)
-        says, truth = of.answers[best][at], of.cells["truth"][at]
+        says, truth = of.answers[best][at := of.find_worst(best)], of.cells["truth"][at]
         event = words.say_event(store.load_truth(of.task), at, of.answer or "Yes")
         text = f"{even}{names[best]} says that {says:.0%} of {event}; the survey says {truth:.0%}."
-        errors += [(abs(says - truth), text)] if event and len(text.split()) <= MOST_WORDS else []
-    return [max(errors)[1]] if errors else []
+        errors += [(abs(says - truth), text)] if 0 < len(event.split()) <= MOST_WORDS else []
+    return max(errors)[1] if errors else ""
 
 
 def _choose_questions(
@@ -290,8 +288,7 @@ def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     worth = np.sqrt(np.maximum(varies - noise, 0)) * differ * (noise < LARGEST_NOISE**2)
     worth *= [len(truth.levels) > 2 or level not in NEGATIVE for level in truth.levels]
     at = int(np.argmax(worth))
-    beyond = np.maximum(low - stated[0], stated[0] - high)[:, at].max()
-    worth *= PREFERRED if beyond > VISIBLE else 1
+    worth *= 1 + (np.maximum(low - stated[0], stated[0] - high)[:, at].max() > VISIBLE)
     average = scoring.answer_marginal(weights, truth.p)
     columns = {"truth": truth.p, "low": low, "high": high, "average": average}
     cells = pd.DataFrame({name: of[:, at] for name, of in columns.items()})

@@ -41,8 +41,7 @@ def describe_question(entry: TaskEntry, vintage: str = "") -> str:
         return f"{describe_task(entry)} ({where})"
     if not colon:
         return entry.title
-    for old, new in WORDS["questions"].items():
-        asked = re.sub(old, new, asked)
+    asked = reword(asked, "questions")
     # Words in capitals are names of themselves.
     names = "|".join(WORDS["names"])
     said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
@@ -75,11 +74,11 @@ def describe_task(entry: TaskEntry, level: str = "") -> str:
     return (says or describe_outcome(of.outcome)) + (f", by {by}" if by else "")
 
 
-def shorten_label(label: str) -> str:
-    """Shorten a level of a condition for an axis: "No diploma"."""
-    for old, new in WORDS["labels"].items():
-        label = re.sub(old, new, label)
-    return label
+def reword(text: str, table: str) -> str:
+    """Replace words as one of the tables of `words.yaml` says."""
+    for old, new in WORDS[table].items():
+        text = re.sub(old, new, text)
+    return text
 
 
 def say_event(truth: GroundTruth, cell: int, level: str) -> str:
@@ -88,8 +87,5 @@ def say_event(truth: GroundTruth, cell: int, level: str) -> str:
     Empty where the words of one of them cannot be said of many.
     """
     levels = find_variables(truth)[all_tasks()[truth.task].outcome].levels
-    phrase = next(of.phrase for of in levels if of.label == level)
-    phrase = re.sub(WORDS["periods"], "", phrase).replace(" its ", " their ")
-    verb, _, rest = phrase.partition(" ")
-    many = WORDS["verbs"].get(verb)
-    return f"{Wording(truth).people(cell)} {many} {rest}" if many else ""
+    said = reword(next(of.phrase for of in levels if of.label == level), "events")
+    return said and f"{Wording(truth).people(cell)} {said}"

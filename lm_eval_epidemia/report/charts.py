@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from lm_eval_epidemia.findings.words import plain_name, shorten_label
+from lm_eval_epidemia.findings.words import plain_name, reword
 from lm_eval_epidemia.report.figures import Axis, Chart
 from lm_eval_epidemia.report.render import cut_text
 
@@ -54,8 +54,9 @@ MANY, FEW = 8, 6
 #: Widths of the only panel and of one of several, two of which stand beside one another on a page.
 WIDE, NARROW = 760, 440
 
-#: Of a small picture: width and height of the plot, what surrounds it, and a letter's width.
-SMALL, AROUND, LETTER = (326, 165), {"left": 40, "right": 12, "top": 6, "bottom": 24}, 6.7
+#: Of a small picture: width and height of the plot, what surrounds it (the same for all, so that
+#: the axes of a row are in line), and the width of a letter.
+SMALL, AROUND, LETTER = (326, 165), {"left": 40, "right": 12, "top": 6, "bottom": 24}, 6.2
 
 #: The name of the shapes of countries in a chart.
 SHAPES = "world"
@@ -378,18 +379,17 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
     """
     look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
     look |= {"labelOverlap": False, "labelPadding": 7}
-    given = [*cells["given"]]
-    labels = {level: shorten_label(level) for level in given}
-    kept = [given[at] for at in _choose_labels([*labels.values()])]
+    labels = {level: reword(level, "labels") for level in cells["given"]}
+    kept = [[*labels][at] for at in _choose_labels([*labels.values()])]
     how = alt.Axis(values=kept, labelExpr=f"({json.dumps(labels)})[datum.value]", **look)
-    x = alt.X("given:N", sort=given, axis=how, scale=alt.Scale(padding=0.2))
+    x = alt.X("given:N", sort=[*labels], axis=how, scale=alt.Scale(padding=0.2))
     top = min(1.08 * max(answers["value"].max(), cells["high"].max()), 1)
     scale = alt.Scale(domain=[0, top], nice=False)
     share = alt.Axis(format="%", tickCount=3, **look)
     low, average, truth, value = (
         alt.Y(f"{name}:Q", scale=scale, axis=share) for name in ("low", "average", "truth", "value")
     )
-    base = alt.Chart(_data(cells)).encode(x=x)
+    base = alt.Chart(_data(cells), width=SMALL[0], height=SMALL[1]).encode(x=x)
     lines = alt.Chart(_data(answers)).encode(x=x, y=value)
     own = [
         lines.transform_filter(f"datum.who == '{who}'").mark_line(color=colour, strokeWidth=2)
@@ -407,18 +407,16 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
         worst.mark_circle(color=PURPLE, size=70, opacity=1).properties(name="worst"),
         worst.transform_filter("datum.who == 'best'").mark_circle(color=BLUE, size=70, opacity=1),
     ]
-    width, height = SMALL  # of every plot in a row
-    drawn = alt.layer(*layers).properties(width=width, height=height)
-    return drawn.properties(autosize="none", padding=AROUND)
+    return alt.layer(*layers, autosize="none", padding=AROUND)
 
 
 def _choose_labels(labels: Sequence[str]) -> list[int]:
     """Choose every, every second, ... label that fits under a plot, with the first and the last."""
     last, step = len(labels) - 1, SMALL[0] / len(labels)
-    half = [LETTER * len(label) / 2 + 5 for label in labels]
+    half = [LETTER * len(label) / 2 + 2 for label in labels]
     for every in range(1, last):
-        at = [*(i for i in range(0, last, every) if i <= last - every or not i), last]
-        if all(half[one] + half[two] <= step * (two - one) for one, two in pairwise(at)):
+        at = [i for i in range(0, last, every) if half[i] + half[-1] <= step * (last - i)] + [last]
+        if not at[0] and all(half[a] + half[b] <= step * (b - a) for a, b in pairwise(at)):
             return at
     return [0, last]
 
