@@ -11,12 +11,15 @@ from test_finetune_report import AGE, BASE, card, put, renamed
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import start as starting
+from lm_eval_epidemia.findings import words
 from lm_eval_epidemia.findings.start import make_start
+from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.site.start import make_start_page
 from lm_eval_epidemia.score.score import Anchors
 
 SET = [COCAINE, HEROIN, RACE]
 MUTE = {"score,none": 0.0, "l1,none": 1.9, "seen,none": 1.0, "choice_mass,none": 0.01}
+NSDUH = "National Survey on Drug Use and Health"
 WORTH = "epidemia_low_scf_net_worth_by_education"
 DIABETES = "epidemia_low_nhanes_diabetes_by_age"
 
@@ -44,7 +47,7 @@ def test_a_headline_compares_the_best_with_averages_and_the_next(said):
         first
         == f"big knows these surveys best: 80 of 100; knowing only averages gets {averages:.0f}."
     )
-    assert second.startswith("small comes second with 40: the difference is ")
+    assert second == "small comes second with 40: a clear difference, on these questions."
     assert re.fullmatch(r"big is furthest off on “ever used \w+”: \d+ percentage points\.", third)
     assert all(len(text.split()) <= 20 for text in start.sentences)
     # The better score of another wording is no rival's.
@@ -54,8 +57,8 @@ def test_a_headline_compares_the_best_with_averages_and_the_next(said):
 
 def test_who_answered_another_set_stands_apart_and_who_is_not_ranked_says_why(said):
     whole, part = make_start(said).panels
-    assert whole.title == "Single condition (such as age), NSDUH only: 3 of 63 questions"
-    assert part.title == "Single condition (such as age), NSDUH only: 1 of 63 questions"
+    assert whole.title == f"{NSDUH}: 3 of 63 questions, single condition (such as age)"
+    assert part.title == f"{NSDUH}: 1 of 63 questions, single condition (such as age)"
     rows = [*zip(whole.rows["name"], whole.rows["why"], whole.rows["own"], strict=True)]
     other = ("big", "asked in another way", ["bare wording"])
     assert rows == [("big", "", []), ("small", "", []), other]
@@ -104,6 +107,26 @@ def test_the_drawn_questions_have_an_order_one_of_each_survey_and_one_where_all_
             f"survey {cells[at]:.0%}" in tile["first"][0] and f"{best[at]:.0%}" in tile["first"][1]
         )
         assert f"cell={at}" in tile["href"]
+        assert len(re.findall(r'class="[^"]*worst_marks".*?</g>', tile["svg"])) == 1
+        assert 'width="378" height="195"' in tile["svg"]  # axes are in line
+    # The third sentence is the largest of these errors that can be said, and it is drawn.
+    says = re.fullmatch(r"Even .+ that (\d+%) of .+; the survey says (\d+%)\.", start.sentences[2])
+    drawn = [tile["first"] for tile in tiles]
+    assert says and any(f" {says[2]}" in a and f" {says[1]}" in b for a, b in drawn)
+
+
+def test_what_one_does_is_said_of_many_and_labels_that_fit_are_shown():
+    for task, level, says in (
+        (COCAINE, "Yes", "people aged 12 or 13 have ever used cocaine"),
+        ("epidemia_low_meps_inpatient_visits_by_age_group", "0", "had no hospital inpatient stays"),
+        ("epidemia_low_scf_home_ownership_by_age", "No", ""),
+    ):
+        said = words.say_event(store.load_truth(task), 0, level)
+        assert said.endswith(says) and bool(said) == bool(says)
+    short = [words.reword(text, "labels") for text in ("No high school diploma", "College degree")]
+    assert short == ["No diploma", "College"]
+    assert charts._choose_labels([short[0], "High school", "Some college", short[1]]) == [*range(4)]
+    assert charts._choose_labels(["wide " * 20] * 9) == [0, 8]
 
 
 def test_at_least_one_drawn_question_is_one_where_all_are_wrong(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from lm_eval_epidemia.ask.prompts import find_variables
 from lm_eval_epidemia.benchmarks import Benchmark, in_way, list_groups, list_leaves
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.findings import leaderboard, mean
+from lm_eval_epidemia.findings import leaderboard, mean, words
 from lm_eval_epidemia.findings.cells import collect_answers
 from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.headline import KNOWN, choose_runs, find_topics, share_of
@@ -26,7 +26,7 @@ from lm_eval_epidemia.results.naming import without_kind
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval
-from lm_eval_epidemia.surveys.catalogue import all_tasks
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 
 #: So many questions are drawn.
 DRAWN = 6
@@ -36,6 +36,13 @@ LARGEST_NOISE = 0.025
 
 #: All are wrong about a question if the best of them is so far off, as a mean over people.
 WRONG = 0.05
+
+#: The best model is visibly wrong if one of its answers is so far outside the survey's interval; a
+#: question where it is tells twice as much.
+VISIBLE = 0.015
+
+#: Words about people in a sentence on top, which has ten more.
+MOST_WORDS = 10
 
 #: Answers that say that something is not so: of two answers the other one is drawn.
 NEGATIVE = ("No", "0")
@@ -87,6 +94,10 @@ class Question(NamedTuple):
     answers: dict[int, Any]
     worth: float
     wrong: float
+
+    def find_worst(self, run: int) -> int:
+        """Return the cell in which a run is furthest off."""
+        return int((self.answers[run] - self.cells["truth"]).abs().argmax())
 
 
 class Start(NamedTuple):
@@ -146,7 +157,8 @@ def make_start(results: Results) -> Start:
     sentences = _say(results, first)
     for least, off in topics.iloc[:1, 0].items():
         far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
-        sentences.append(f"{first['name'].iloc[0]} is furthest off on {far}.")
+        worst = _say_worst(first["name"], questions)
+        sentences.append(worst or f"{first['name'].iloc[0]} is furthest off on {far}.")
     return Start(sentences, panels, compared, drawn, questions, topics)
 
 
@@ -188,10 +200,11 @@ def _title(group: str, tasks: frozenset[str], limit: str) -> str:
     """Name a set of questions in words."""
     part = share_of(len(tasks), group).replace(" task", " question").strip(" ()")
     facets = [of.entry.facets for of in list_leaves().values() if of.entry.name in tasks]
-    surveys = {str(of.get("survey", "")).upper() for of in facets}
-    says = describe_group(group)
-    says += f", {surveys.pop()} only" if part and len(surveys) == 1 and all(surveys) else ""
-    says += f": {part or plural(len(tasks), 'question')}"
+    surveys = {str(of.get("survey", "")) for of in facets}
+    says = f"{describe_group(group)}: {part or plural(len(tasks), 'question')}"
+    if part and len(surveys) == 1 and surveys <= {*records()}:
+        short = find_record(surveys.pop()).title.partition(",")[0]
+        says = f"{short}: {part}, {describe_group(group)}"
     first = "a part" if limit == "incomplete" else f"the first {limit} conditions"
     return says[0].upper() + says[1:] + (f", {first} of each" if limit else "")
 
@@ -206,9 +219,20 @@ def _say(results: Results, rows: pd.DataFrame) -> list[str]:
     scores = scores[scores["group"] == best["group"]]
     one, two = (scores[scores["run"] == run] for run in rows.index[:2])
     made, other = compare_scores(one, two, pool), rows.iloc[1]
-    shown = WORDS["differences"].get(made.verdict if made else "", "the difference is not shown")
+    shown = WORDS["differences"].get(made.verdict if made else "", "too close to call")
     first = f"{best['name']} knows these surveys best: {best['value']:.0f} of 100{beside}."
     return [first, f"{other['name']} comes second with {other['value']:.0f}: {shown}."]
+
+
+def _say_worst(names: pd.Series, questions: Sequence[Question]) -> str:
+    """Say in a sentence the largest drawn error of the best model that few words can say."""
+    errors, best, even = [], names.index[0], "Even " if len(names) > 1 else ""
+    for of in (of for of in questions if best in of.answers):
+        says, truth = of.answers[best][at := of.find_worst(best)], of.cells["truth"][at]
+        event = words.say_event(store.load_truth(of.task), at, of.answer or "Yes")
+        text = f"{even}{names[best]} says that {says:.0%} of {event}; the survey says {truth:.0%}."
+        errors += [(abs(says - truth), text)] if 0 < len(event.split()) <= MOST_WORDS else []
+    return max(errors)[1] if errors else ""
 
 
 def _choose_questions(
@@ -247,7 +271,10 @@ def _is_drawable(asked: LeafKey) -> bool:
 
 
 def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
-    """Measure how telling a question is, in the level that varies most."""
+    """Measure how telling a question is, in the level that varies most.
+
+    More so if the first who answered is visibly wrong.
+    """
     truth = store.load_truth(asked.task)
     answers = {run: q for run, q in answers.items() if len(q) == len(truth.p)}
     if not answers or len(truth.p) < 3:
@@ -261,11 +288,12 @@ def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     worth = np.sqrt(np.maximum(varies - noise, 0)) * differ * (noise < LARGEST_NOISE**2)
     worth *= [len(truth.levels) > 2 or level not in NEGATIVE for level in truth.levels]
     at = int(np.argmax(worth))
+    worth *= 1 + (np.maximum(low - stated[0], stated[0] - high)[:, at].max() > VISIBLE)
     average = scoring.answer_marginal(weights, truth.p)
     columns = {"truth": truth.p, "low": low, "high": high, "average": average}
     cells = pd.DataFrame({name: of[:, at] for name, of in columns.items()})
     cells.insert(0, "given", [given for (given,) in truth.given])
     answer = truth.levels[at].removeprefix("Yes")
-    about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry), answer
+    about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry, answer), answer
     says = {run: q[:, at] for run, q in answers.items()}
     return Question(*about, cells, says, float(worth[at]), float(off[:, at].min()))

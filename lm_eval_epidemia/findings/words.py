@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from lm_eval_epidemia.ask.prompts import join_phrases
+from lm_eval_epidemia.ask.prompts import Wording, find_variables, join_phrases
 from lm_eval_epidemia.benchmarks import Benchmark
 from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 from lm_eval_epidemia.core.paths import read_yaml
-from lm_eval_epidemia.surveys.catalogue import find_record, own_surveys
+from lm_eval_epidemia.estimate.store import GroundTruth
+from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, own_surveys
 
 #: See there.
 WORDS: dict[str, Any] = read_yaml(__package__, "words.yaml")
@@ -40,8 +41,7 @@ def describe_question(entry: TaskEntry, vintage: str = "") -> str:
         return f"{describe_task(entry)} ({where})"
     if not colon:
         return entry.title
-    for old, new in WORDS["questions"].items():
-        asked = re.sub(old, new, asked)
+    asked = reword(asked, "questions")
     # Words in capitals are names of themselves.
     names = "|".join(WORDS["names"])
     said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
@@ -66,8 +66,26 @@ def describe_outcome(outcome: str) -> str:
     return str(WORDS["outcomes"].get(outcome, outcome.replace("_", " ").capitalize()))
 
 
-def describe_task(entry: TaskEntry) -> str:
-    """Name a question as a sentence: "Ever used marijuana, by age"."""
+def describe_task(entry: TaskEntry, level: str = "") -> str:
+    """Name a question, or a level that has its own words: "Ever used marijuana, by age"."""
     of: Any = entry.declared
     by = join_phrases([WORDS["conditions"].get(name, name) for name in of.given])
-    return describe_outcome(of.outcome) + (f", by {by}" if by else "")
+    says = WORDS["none"].get(of.outcome) if level == "0" else None
+    return (says or describe_outcome(of.outcome)) + (f", by {by}" if by else "")
+
+
+def reword(text: str, table: str) -> str:
+    """Replace words as one of the tables of `words.yaml` says."""
+    for old, new in WORDS[table].items():
+        text = re.sub(old, new, text)
+    return text
+
+
+def say_event(truth: GroundTruth, cell: int, level: str) -> str:
+    """Say what people of a cell do: "people aged 26 to 29 have ever used marijuana".
+
+    Empty where the words of one of them cannot be said of many.
+    """
+    levels = find_variables(truth)[all_tasks()[truth.task].outcome].levels
+    said = reword(next(of.phrase for of in levels if of.label == level), "events")
+    return said and f"{Wording(truth).people(cell)} {said}"

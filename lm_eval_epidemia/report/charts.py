@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from itertools import cycle
+from itertools import cycle, pairwise
 from typing import Any
 
 import altair as alt
@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from lm_eval_epidemia.findings.words import plain_name
+from lm_eval_epidemia.findings.words import plain_name, reword
 from lm_eval_epidemia.report.figures import Axis, Chart
 from lm_eval_epidemia.report.render import cut_text
 
@@ -53,6 +53,10 @@ MANY, FEW = 8, 6
 
 #: Widths of the only panel and of one of several, two of which stand beside one another on a page.
 WIDE, NARROW = 760, 440
+
+#: Of a small picture: width and height of the plot, what surrounds it (the same for all, so that
+#: the axes of a row are in line), and the width of a letter.
+SMALL, AROUND, LETTER = (326, 165), {"left": 40, "right": 12, "top": 6, "bottom": 24}, 6.2
 
 #: The name of the shapes of countries in a chart.
 SHAPES = "world"
@@ -370,24 +374,28 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
     cells : DataFrame
         As of `findings.start.Question`, with what is said of each on hover (``says``).
     answers : DataFrame
-        ``given``, ``who`` ("best", "middle" or ""), ``run`` and ``value``: all models are lines, of
-        which the sheet of the page shows those that are chosen.
+        ``given``, ``who`` ("best", "middle" or ""), ``run``, ``value`` and whether it is its
+        ``worst``: all models are lines, of which the sheet of the page shows those that are chosen.
     """
     look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
-    how = alt.Axis(labelOverlap="greedy", labelSeparation=8, labelLimit=90, labelPadding=7, **look)
-    x = alt.X("given:N", sort=[*cells["given"]], axis=how, scale=alt.Scale(padding=0.2))
+    look |= {"labelOverlap": False, "labelPadding": 7}
+    labels = {level: reword(level, "labels") for level in cells["given"]}
+    kept = [[*labels][at] for at in _choose_labels([*labels.values()])]
+    how = alt.Axis(values=kept, labelExpr=f"({json.dumps(labels)})[datum.value]", **look)
+    x = alt.X("given:N", sort=[*labels], axis=how, scale=alt.Scale(padding=0.2))
     top = min(1.08 * max(answers["value"].max(), cells["high"].max()), 1)
     scale = alt.Scale(domain=[0, top], nice=False)
     share = alt.Axis(format="%", tickCount=3, **look)
     low, average, truth, value = (
         alt.Y(f"{name}:Q", scale=scale, axis=share) for name in ("low", "average", "truth", "value")
     )
-    base = alt.Chart(_data(cells)).encode(x=x)
+    base = alt.Chart(_data(cells), width=SMALL[0], height=SMALL[1]).encode(x=x)
     lines = alt.Chart(_data(answers)).encode(x=x, y=value)
     own = [
         lines.transform_filter(f"datum.who == '{who}'").mark_line(color=colour, strokeWidth=2)
         for who, colour in (("middle", ORANGE), ("best", BLUE))
     ]
+    worst = lines.transform_filter("datum.worst")
     dots: Any = alt.OverlayMarkDef(color=INK, size=18) if len(cells) < 20 else False
     layers = [
         base.mark_area(color=GREY, opacity=0.3).encode(y=low, y2="high:Q"),
@@ -395,9 +403,22 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
         lines.mark_line(color=PURPLE).encode(detail="run:N").properties(name="every"),
         *own,
         base.mark_line(color=INK, strokeWidth=2.5, point=dots).encode(y=truth),
-        base.mark_rule(opacity=0, strokeWidth=NARROW / len(cells)).encode(description="says:N"),
+        base.mark_rule(opacity=0, strokeWidth=SMALL[0] / len(cells)).encode(description="says:N"),
+        worst.mark_circle(color=PURPLE, size=70, opacity=1).properties(name="worst"),
+        worst.transform_filter("datum.who == 'best'").mark_circle(color=BLUE, size=70, opacity=1),
     ]
-    return alt.layer(*layers).properties(width=NARROW, height=135)
+    return alt.layer(*layers, autosize="none", padding=AROUND)
+
+
+def _choose_labels(labels: Sequence[str]) -> list[int]:
+    """Choose every, every second, ... label that fits under a plot, with the first and the last."""
+    last, step = len(labels) - 1, SMALL[0] / len(labels)
+    half = [LETTER * len(label) / 2 + 2 for label in labels]
+    for every in range(1, last):
+        at = [i for i in range(0, last, every) if half[i] + half[-1] <= step * (last - i)] + [last]
+        if not at[0] and all(half[a] + half[b] <= step * (b - a) for a, b in pairwise(at)):
+            return at
+    return [0, last]
 
 
 def draw_truth(frame: pd.DataFrame, conditions: list[str]) -> Any:

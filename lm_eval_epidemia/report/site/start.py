@@ -50,11 +50,12 @@ def _make_tile(
     says = told.apply(lambda row: ", ".join(f"{name} {p}" for name, p in row.items()), axis=1)
     lines, worst = {}, {}
     for run, q in of.answers.items():
-        at = worst[run] = int((q - cells["truth"]).abs().argmax())
+        at = worst[run] = of.find_worst(run)
         name = cut_text(names[run], LONGEST)
         lines[run] = [f"{where[at]}: survey {cells['truth'][at]:.0%}, ", f"{name} {q[at]:.0%}"]
     answers = pd.DataFrame(of.answers).assign(given=cells["given"])
     answers = answers.melt("given", var_name="run").assign(who=lambda x: x["run"].map(who))
+    answers["worst"] = answers["given"] == cells["given"].loc[answers["run"].map(worst)].to_numpy()
     first = next(run for run in (*who, *of.answers) if run in of.answers)
     address = {"task": of.task, "model": labels[first], "cell": worst[first]}
     drawing = charts.draw_small(cells.assign(says=charts.SAID + where + ": " + says), answers)

@@ -136,7 +136,7 @@ window.epidemia = (() => {
       const run = Number(chosen.value || chosen.options[1].value), column = read("compared").indexOf(run) + 1;
       document.querySelectorAll(".tile").forEach((tile, n) => {
         const line = read("lines")[n][run], place = read("tiles")[n].indexOf(run);
-        tile.querySelectorAll(".every_marks path").forEach((path, at) => path.classList.toggle("chosen", at === place));
+        for (const of of [".every_marks path", ".worst_marks path"]) tile.querySelectorAll(of).forEach((path, at) => path.classList.toggle("chosen", at === place));
         const [where, who] = tile.querySelectorAll("p > *");
         if (line) [where.textContent, who.textContent] = line;
         who.classList.toggle("chosen", place > 0);
