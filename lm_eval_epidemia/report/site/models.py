@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,11 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.cells import collect_answers, curve
 from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.headline import find_topics
+from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
-from lm_eval_epidemia.findings.words import describe_question, plain_name
+from lm_eval_epidemia.findings.start import Start
+from lm_eval_epidemia.findings.words import WORDS, describe_outcome, describe_question, plain_name
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import format_column
@@ -31,6 +34,14 @@ from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
 SHOWN = 4
+
+#: An answer is visibly wrong if it is so far off for so large a part of the people.
+FAR, MANY = 0.1, 0.02
+
+#: What slopes are of.
+WHAT = "differences between people"
+
+ORDINALS = ["First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth"]
 
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
@@ -53,54 +64,83 @@ def make_model_page(
     model: str,
     can_open: Mapping[str, str],
     made: Mapping[str, Finding],
+    start: Start,
     colours: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return the contents of a model's page, apart from the tables of findings."""
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
     scores = own.scores[own.scores["value"].notna()]
     scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
-    # Of its runs, that with most comparable scores: an older version comes last.
+    # Of its runs, that of the first page, else that with most comparable scores: no older version.
     current = scores[(scores["task_version"] == "") & (scores["truth"] == "")]
     scores = current if len(current) else scores
-    scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
+    first = [run for run in start.compared if run in {*scores["run"]}]
+    scores = scores[scores["run"].isin(first[:1] or scores["run"].mode()[:1])]
     letters = scores[scores["way"] == "letters"]
     scores = add_metrics(letters if len(letters) else scores, ("l1",))
     answered, _ = collect_answers(own)
     published = bool((own.runs["kind"] == "published").all())
     unknown = {*scores["run"]} - {run for run, _ in answered}
+    ordered = ordered_groups(scores["group"])
+    group = start.panels[0].rows["group"].iloc[0] if first else "".join(ordered[:1])
+    said = {of: own for of, own in answered.items() if of[0] in {*scores["run"]}}
     return {
         "name": model,
         "published": published,
-        "says": _describe_kind(made["tilt"].table, model),
+        "says": _describe_rank(made["leaderboard"].table, own, scores["run"].unique(), group)
+        + _describe_kind(made["tilt"].table, model),
         "missing": unknown and not published,
-        "ends": _ends(own, scores, can_open, colours),
-        "wrong": {"topics": _rank_topics(scores), "people": _rank_people(answered)},
+        "ends": _ends(own, scores, said, can_open, colours),
+        "wrong": {"topics": _rank_topics(own, scores, group), "people": _rank_people(said)},
         "runs": _list_runs(own.runs, made["leaderboard"]),
         "others": _list_others(made["pairs"].table, results.runs, own.runs),
     }
 
 
-def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
+def _describe_rank(board: pd.DataFrame, own: Results, run: Sequence[int], group: str) -> list[str]:
+    """Say what place a run has in a group, its score, and what knowing only averages gets."""
+    for model, settings in own.runs.loc[[*run], ["model", "settings"]].itertuples(index=False):
+        is_it = (board["model"] == model) & (board["settings"] == settings)
+        for row in board[is_it & (board["group"] == group)].dropna(subset="value").itertuples():
+            place = f"Rank {row.rank}: " if row.rank_among > 1 else ""
+            if place and row.rank_best == row.rank_worst <= len(ORDINALS):
+                place = f"{ORDINALS[int(row.rank_best) - 1]} of {row.rank_among:.0f}: "
+            plain = plain_name(group).replace("single condition", "single conditions")
+            known = f"; knowing only averages gets {row.averages:.0f}."
+            known = "." if pd.isna(row.averages) else known
+            return [f"{place}{row.value:.0f} of 100 on {plain}{known}"]
+    return []
+
+
+def _describe_kind(tilt: pd.DataFrame, model: str) -> list[str]:
     """Say in words what kind of wrong a model is, by its calibration line."""
     lines = tilt[(tilt["model"] == model) & tilt["task"].isna() & tilt["slope"].notna()]
     if lines.empty:
-        return ""
+        return []
     line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
     low, high = line["slope_low"], line["slope_high"]
     kind = (
         "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
     )
-    kind = "has no idea of" if high < 0.1 else kind
+    says = f"{'has no idea of' if high < 0.1 else kind} {WHAT}"
+    # A precise line may exclude 1 by very little.
+    says = f"gets {WHAT} about right" if 0.9 <= line["slope"] <= 1.1 else says
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
-    return f"It {kind} differences between people: slope {slope} {over}, where 1 is right."
+    return [f"It {says}: slope {slope} {over}, where 1 is right."]
 
 
-def _rank_topics(scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return topics by error, the share of probability at wrong answers in percent."""
-    titles = [describe_question(of.entry) for of in leaves_of(scores)]
-    topics = [re.sub(r", by .*| \(.*\)$", "", title) for title in titles]
-    return _rank(pd.DataFrame({"what": topics, "off": 50 * scores["l1"].to_numpy(float)}))
+def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[str, Any]]:
+    """Return the topics of a group by error, as on the first page, with numbers of questions."""
+    asked = scores[scores["group"] == group]
+    if asked.empty:
+        return []
+    off = find_topics(own, [int(asked["run"].iloc[0])], group).iloc[:, 0].dropna()
+    outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(asked)]
+    return [
+        {"what": describe_outcome(str(of)), "size": outcomes.count(of), "mean": mean}
+        for of, mean in off.items()
+    ]
 
 
 def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[dict[str, Any]]:
@@ -113,7 +153,8 @@ def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[di
         off = 50 * np.abs(own.q - truth.p[own.cells]).sum(axis=1) * weight
         for place, name in enumerate(leaf(asked).entry.declared.given):
             sums = pd.DataFrame({"off": off, "weight": weight}).groupby(cells[place]).sum()
-            what = [f"{name.replace('_', ' ')}: {label}" for label in sums.index]
+            plain = WORDS["conditions"].get(name, name.replace("_", " "))
+            what = [f"{plain[0].upper()}{plain[1:]}: {label}" for label in sums.index]
             rows.append(pd.DataFrame({"what": what, "off": sums["off"] / sums["weight"]}))
     return _rank(pd.concat(rows)) if rows else []
 
@@ -153,19 +194,32 @@ def _list_others(pairs: pd.DataFrame, runs: pd.DataFrame, own: pd.DataFrame) -> 
     return both.assign(says=says).to_dict("records")
 
 
-def _ends(own: Results, scores: pd.DataFrame, *more: Any) -> list[dict[str, Any]]:
-    """Return a model's worst and best tasks, with their curves.
+def _is_far(said: TaskAnswers, asked: LeafKey) -> bool:
+    """Whether an answer is visibly wrong about many people."""
+    truth = WAYS[asked.way].load(asked.task)
+    off = np.abs(said.q - truth.p[said.cells]).max(axis=1)
+    return bool(((off > FAR) & (truth.weights[said.cells] >= MANY)).any())
 
-    The best tasks have the highest lower ends of their intervals, to exclude noise.
+
+def _ends(own: Results, scores: pd.DataFrame, said: Any, *more: Any) -> list[dict[str, Any]]:
+    """Return a model's worst and best tasks by score, with their curves.
+
+    The best tasks have the highest lower ends of their intervals, to exclude noise, and no answer
+    that is visibly wrong.
     """
     errors = pd.Series(own_errors([*scores["draws"]]), scores.index).fillna(0)
     half = min(SHOWN, len(scores) // 2)
     worst = scores.sort_values(["value", "l1"], ascending=[True, False])[:half]
     best = scores.assign(low=(scores["value"] - REACH * errors).clip(lower=0)).drop(worst.index)
+    far = {asked for (_, asked), of in said.items() if _is_far(of, asked)}
+    best = best.loc[[key not in far for key in zip(best["task"], best["way"], strict=True)]]
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
-        {"title": title, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
-        for title, of in (("Questions it knows least", worst), ("Questions it knows best", best))
+        {
+            "title": f"Questions it knows {end}, by score",
+            "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")],
+        }
+        for end, of in (("least", worst), ("best", best))
         if len(of)
     ]
 
