@@ -18,12 +18,10 @@ from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.cells import collect_answers, curve
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.headline import find_topics
-from lm_eval_epidemia.findings.leaderboard import ordered_groups
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
 from lm_eval_epidemia.findings.start import Start
 from lm_eval_epidemia.findings.words import WORDS, describe_outcome, describe_question, plain_name
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import format_column
 from lm_eval_epidemia.results.choose import keep_runs, settings_of_runs
 from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of, to_printable
@@ -37,9 +35,6 @@ SHOWN = 4
 
 #: An answer is visibly wrong if it is so far off for so large a part of the people.
 FAR, MANY = 0.1, 0.02
-
-#: What slopes are of.
-WHAT = "differences between people"
 
 ORDINALS = ["First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth"]
 
@@ -60,12 +55,7 @@ def files_of(results: Results) -> dict[str, str]:
 
 
 def make_model_page(
-    results: Results,
-    model: str,
-    can_open: Mapping[str, str],
-    made: Mapping[str, Finding],
-    start: Start,
-    colours: Mapping[str, str],
+    results: Results, model: str, can_open: Any, made: Any, start: Start, colours: Any
 ) -> dict[str, Any]:
     """Return the contents of a model's page, apart from the tables of findings."""
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
@@ -81,8 +71,8 @@ def make_model_page(
     answered, _ = collect_answers(own)
     published = bool((own.runs["kind"] == "published").all())
     unknown = {*scores["run"]} - {run for run, _ in answered}
-    ordered = ordered_groups(scores["group"])
-    group = start.panels[0].rows["group"].iloc[0] if first else "".join(ordered[:1])
+    # Where no first page shows it, the group with most questions.
+    group = start.panels[0].rows["group"].iloc[0] if first else "".join(scores["group"].mode()[:1])
     said = {of: own for of, own in answered.items() if of[0] in {*scores["run"]}}
     return {
         "name": model,
@@ -99,16 +89,14 @@ def make_model_page(
 
 def _describe_rank(board: pd.DataFrame, own: Results, run: Sequence[int], group: str) -> list[str]:
     """Say what place a run has in a group, its score, and what knowing only averages gets."""
-    for model, settings in own.runs.loc[[*run], ["model", "settings"]].itertuples(index=False):
-        is_it = (board["model"] == model) & (board["settings"] == settings)
-        for row in board[is_it & (board["group"] == group)].dropna(subset="value").itertuples():
-            place = f"Rank {row.rank}: " if row.rank_among > 1 else ""
-            if place and row.rank_best == row.rank_worst <= len(ORDINALS):
-                place = f"{ORDINALS[int(row.rank_best) - 1]} of {row.rank_among:.0f}: "
-            plain = plain_name(group).replace("single condition", "single conditions")
-            known = f"; knowing only averages gets {row.averages:.0f}."
-            known = "." if pd.isna(row.averages) else known
-            return [f"{place}{row.value:.0f} of 100 on {plain}{known}"]
+    rows = board[board["group"] == group].merge(own.runs.loc[[*run], ["model", "settings"]])
+    for row in rows.dropna(subset="value").itertuples():
+        place = f"Rank {row.rank}: " if row.rank_among > 1 else ""
+        if place and row.rank_best == row.rank_worst <= len(ORDINALS):
+            place = f"{ORDINALS[int(row.rank_best) - 1]} of {row.rank_among:.0f}: "
+        plain = plain_name(group).replace("single condition", "single conditions")
+        known = f"; knowing only averages gets {row.averages:.0f}" if row.averages >= 0 else ""
+        return [f"{place}{row.value:.0f} of 100 on {plain}{known}."]
     return []
 
 
@@ -119,15 +107,14 @@ def _describe_kind(tilt: pd.DataFrame, model: str) -> list[str]:
         return []
     line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
     low, high = line["slope_low"], line["slope_high"]
-    kind = (
-        "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
-    )
-    says = f"{'has no idea of' if high < 0.1 else kind} {WHAT}"
-    # A precise line may exclude 1 by very little.
-    says = f"gets {WHAT} about right" if 0.9 <= line["slope"] <= 1.1 else says
+    kinds = ["understates", "neither over- nor understates", "overstates"]
+    kind = kinds[1 + int(low > 1) - int(high < 1)]
+    kind, right = "has no idea of" if high < 0.1 else kind, ""
+    if 0.9 <= line["slope"] <= 1.1:  # a precise line may exclude 1 by very little
+        kind, right = "gets", " about right"
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
-    return [f"It {says}: slope {slope} {over}, where 1 is right."]
+    return [f"It {kind} differences between people{right}: slope {slope} {over}, where 1 is right."]
 
 
 def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[str, Any]]:
@@ -136,11 +123,9 @@ def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[st
     if asked.empty:
         return []
     off = find_topics(own, [int(asked["run"].iloc[0])], group).iloc[:, 0].dropna()
-    outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(asked)]
-    return [
-        {"what": describe_outcome(str(of)), "size": outcomes.count(of), "mean": mean}
-        for of, mean in off.items()
-    ]
+    of = [getattr(leaf.entry.declared, "outcome", None) for leaf in leaves_of(asked)]
+    say = describe_outcome
+    return [{"what": say(str(x)), "size": of.count(x), "mean": mean} for x, mean in off.items()]
 
 
 def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[dict[str, Any]]:
@@ -215,10 +200,7 @@ def _ends(own: Results, scores: pd.DataFrame, said: Any, *more: Any) -> list[dic
     best = best.loc[[key not in far for key in zip(best["task"], best["way"], strict=True)]]
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
-        {
-            "title": f"Questions it knows {end}, by score",
-            "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")],
-        }
+        {"end": end, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
         for end, of in (("least", worst), ("best", best))
         if len(of)
     ]
@@ -230,10 +212,14 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
     made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
-        table = curve(run, name).table
-        answer = table["answer"].iloc[0]
-        kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
-        svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept, colours, 340), entry.title)
+        table = curve(run, name).table.sort_values("rank", kind="stable", ignore_index=True)
+        table["given"], answer = table["condition"], table["answer"].iloc[0]
+        cells = table[table["kind"] == "survey"].reset_index(drop=True)
+        answers = table[table["model"].isin(run.runs["model"])].assign(who="", run=0)
+        cells["average"] = np.average(cells["truth"], weights=cells["weight"])
+        cells["says"] = charts.SAID + cells["given"] + cells["truth"].map(": survey {:.0%}".format)
+        svg = charts.to_page_svg(charts.draw_small(cells, answers), entry.title)
+        svg = svg.replace(charts.PURPLE, colours.get(run.runs["name"].iloc[0], charts.BLUE))
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,

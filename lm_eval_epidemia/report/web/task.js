@@ -241,7 +241,7 @@
         make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
     const at = (place, text) => make("span", { style: `left:${place}%` }, (place > 30 && place < 60) || place % 100 === 0 ? text : make("u", {}, text));
-    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, "0"), ...(averages > 12 && averages < 84 ? [at(averages, "averages")] : []), at(100, "100"));
+    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, averages < 2 ? "0, averages" : "0"), ...(averages > 12 && averages < 84 ? [at(averages, "averages")] : []), at(100, "100"));
     const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
     const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
