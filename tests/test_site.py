@@ -28,13 +28,16 @@ from lm_eval_epidemia.benchmarks.splits import split
 from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import build, store
 from lm_eval_epidemia.findings import FINDINGS, find
-from lm_eval_epidemia.findings.words import describe_question
+from lm_eval_epidemia.findings.cells import collect_answers
+from lm_eval_epidemia.findings.start import make_start
+from lm_eval_epidemia.findings.words import describe_outcome, describe_question
 from lm_eval_epidemia.report import charts
 from lm_eval_epidemia.report import site as building
 from lm_eval_epidemia.report.cards import render_card as card_of
 from lm_eval_epidemia.report.figures import CHARTS, save
 from lm_eval_epidemia.report.site import build_site, models, tasks
 from lm_eval_epidemia.results.choose import keep_runs
+from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 from lm_eval_epidemia.surveys.draft.drafting import draft_record
@@ -311,24 +314,34 @@ def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
     def kind(low, high):
         lines = {"slope": [(low + high) / 2], "slope_low": [low], "slope_high": [high]}
         more = {"model": ["m"], "task": [None], "tasks": [6], "slope_error": [0.01]}
-        return models._describe_kind(pd.DataFrame(lines | more), "m")
+        return models._describe_kind(pd.DataFrame(lines | more), "m")[0]
 
     assert kind(0.58, 0.62) == (
         "It understates differences between people: slope 0.60 ± 0.01 over 6 questions, where 1 is "
         "right."
     )
-    words = [kind(*ends).split(" differences")[0] for ends in ((0, 0.02), (1.1, 1.2), (0.9, 1.1))]
+    words = [kind(*ends).split(" differences")[0] for ends in ((0, 0.02), (1.1, 1.2), (0.5, 1.1))]
     assert words == ["It has no idea of", "It overstates", "It neither over- nor understates"]
+    assert "people about right: slope 1.05" in kind(1.04, 1.06)
     results = read_runs([made.runs / "mean"])
     (name,) = results.runs["model"]
     found = {finding: find(finding)(results) for finding in ("tilt", "leaderboard", "pairs")}
-    page = models.make_model_page(results, name, {}, found, {})
+    start = make_start(results)
+    page = models.make_model_page(results, name, {}, found, start, {})
+    assert re.match(r"(\d+) of 100 on single conditions; [a-z ]+ gets \1\.$", page["says"][0])
+    topics = {of["what"]: of["mean"] for of in page["wrong"]["topics"]}
+    assert topics == {describe_outcome(of): off for of, off in start.topics.iloc[:, 0].items()}
+    # A high score hides no large error.
+    key = LeafKey(COCAINE, "letters")
     truth, rows = store.load_truth(COCAINE), {of["what"]: of for of in page["wrong"]["people"]}
     # Who knows averages only is off by the distance of each age from the average.
     off = 100 * np.abs(truth.p[:, 0] - truth.weights @ truth.p[:, 0])
     at = [given for (given,) in truth.given].index("65 or older")
-    assert rows["age: 65 or older"]["mean"] >= off[at] / 3 and not page["missing"]
+    assert rows["Age: 65 or older"]["mean"] >= off[at] / 3 and not page["missing"]
     assert [run["chips"] for run in page["runs"]] == [[]] and page["others"] == []
+    said = collect_answers(results)[0][next(iter(results.runs.index)), key]
+    assert models._is_far(said, key) == bool((off[truth.weights >= 0.02] > 10).any())
+    assert not models._is_far(said._replace(q=truth.p), key)
 
 
 def test_lines_are_named_at_their_ends_and_models_keep_their_colour():
@@ -468,10 +481,15 @@ def test_the_first_page_has_the_numbers_of_the_result_files_sorts_and_has_a_them
 def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     """The page's numbers against the ground truth, and against the samples, averaged anew."""
     tab = visit("explorer.html")
+    # First what was asked; the others on demand.
+    asked = tab.locator("#tasks tbody tr").count()
+    assert tab.locator("#tasks tbody tr[data-state=asked]").count() == asked > 0
+    tab.locator("#every").click()
+    assert tab.locator("#tasks tbody tr").count() > asked
     for facet, value in (("survey", "nsduh"), ("state", "asked"), ("way", "letters")):
         tab.select_option(f"#filter-{facet}", value)
     assert tab.locator("#tasks tbody tr").count() == 3
-    assert re.fullmatch(r"3 of \d{3,} tasks", tab.locator("#shown").inner_text())
+    assert re.fullmatch(r"3 of \d{3,} questions", tab.locator("#shown").inner_text())
     tab.select_option("#one", made.hostile)
     assert tab.locator("#tasks thead th").last.inner_text().strip() == "chosen model"
     score, expected = made.score("tiny", COCAINE)
@@ -503,8 +521,8 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
         q, answers = np.mean(orders, axis=0), rows_by_name(tab, "#answers")
         for at, level in enumerate(truth.levels):
             assert answers[level][1] == f"{100 * round(truth.p[cell, at], 5):.1f} %"
-            assert answers[level][3] == f"{100 * round(q[at], 3):.1f} %"
-            assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][2])
+            assert answers[level][2] == f"{100 * round(q[at], 3):.1f} %"
+            assert re.fullmatch(r"[\d.]+ % to [\d.]+ %", answers[level][3])
         assert f"{truth.n[cell]:,} sampled units" in tab.locator("#panel").inner_text()
     # The headline is of what is open; without a choice, of where the model is most wrong.
     said = tab.locator("#said").inner_text()

@@ -141,7 +141,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     for model, file in files.items():
         shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
-        of_model = models.make_model_page(results, model, can_open, made, colours)
+        of_model = models.make_model_page(results, model, can_open, made, start, colours)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
         page(file, "model.html", **of_model)
     page("method.html", **method.make_method_page(results))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.cells import collect_answers, curve
 from lm_eval_epidemia.findings.finding import Column, Finding
+from lm_eval_epidemia.findings.headline import find_topics
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
-from lm_eval_epidemia.findings.words import describe_question, plain_name
+from lm_eval_epidemia.findings.start import Start
+from lm_eval_epidemia.findings.words import WORDS, describe_outcome, describe_question, plain_name
 from lm_eval_epidemia.report import charts
-from lm_eval_epidemia.report.figures import CHARTS
 from lm_eval_epidemia.report.render import format_column
 from lm_eval_epidemia.results.choose import keep_runs, settings_of_runs
 from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of, to_printable
@@ -31,6 +32,11 @@ from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
 SHOWN = 4
+
+#: An answer is visibly wrong if it is so far off for so large a part of the people.
+FAR, MANY = 0.1, 0.02
+
+ORDINALS = ["First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth"]
 
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
@@ -49,58 +55,77 @@ def files_of(results: Results) -> dict[str, str]:
 
 
 def make_model_page(
-    results: Results,
-    model: str,
-    can_open: Mapping[str, str],
-    made: Mapping[str, Finding],
-    colours: Mapping[str, str],
+    results: Results, model: str, can_open: Any, made: Any, start: Start, colours: Any
 ) -> dict[str, Any]:
     """Return the contents of a model's page, apart from the tables of findings."""
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
     scores = own.scores[own.scores["value"].notna()]
     scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
-    # Of its runs, that with most comparable scores: an older version comes last.
+    # Of its runs, that of the first page, else that with most comparable scores: no older version.
     current = scores[(scores["task_version"] == "") & (scores["truth"] == "")]
     scores = current if len(current) else scores
-    scores = scores[scores["run"] == scores["run"].mode().iloc[0]] if len(scores) else scores
+    first = [run for run in start.compared if run in {*scores["run"]}]
+    scores = scores[scores["run"].isin(first[:1] or scores["run"].mode()[:1])]
     letters = scores[scores["way"] == "letters"]
     scores = add_metrics(letters if len(letters) else scores, ("l1",))
     answered, _ = collect_answers(own)
     published = bool((own.runs["kind"] == "published").all())
     unknown = {*scores["run"]} - {run for run, _ in answered}
+    # Where no first page shows it, the group with most questions.
+    group = start.panels[0].rows["group"].iloc[0] if first else "".join(scores["group"].mode()[:1])
+    said = {of: own for of, own in answered.items() if of[0] in {*scores["run"]}}
     return {
         "name": model,
         "published": published,
-        "says": _describe_kind(made["tilt"].table, model),
+        "says": _describe_rank(made["leaderboard"].table, own, scores["run"].unique(), group)
+        + _describe_kind(made["tilt"].table, model),
         "missing": unknown and not published,
-        "ends": _ends(own, scores, can_open, colours),
-        "wrong": {"topics": _rank_topics(scores), "people": _rank_people(answered)},
+        "ends": _ends(own, scores, said, can_open, colours),
+        "wrong": {"topics": _rank_topics(own, scores, group), "people": _rank_people(said)},
         "runs": _list_runs(own.runs, made["leaderboard"]),
         "others": _list_others(made["pairs"].table, results.runs, own.runs),
     }
 
 
-def _describe_kind(tilt: pd.DataFrame, model: str) -> str:
+def _describe_rank(board: pd.DataFrame, own: Results, run: Sequence[int], group: str) -> list[str]:
+    """Say what place a run has in a group, its score, and what knowing only averages gets."""
+    rows = board[board["group"] == group].merge(own.runs.loc[[*run], ["model", "settings"]])
+    for row in rows.dropna(subset="value").itertuples():
+        place = f"Rank {row.rank}: " if row.rank_among > 1 else ""
+        if place and row.rank_best == row.rank_worst <= len(ORDINALS):
+            place = f"{ORDINALS[int(row.rank_best) - 1]} of {row.rank_among:.0f}: "
+        plain = plain_name(group).replace("single condition", "single conditions")
+        known = f"; knowing only averages gets {row.averages:.0f}" if row.averages >= 0 else ""
+        return [f"{place}{row.value:.0f} of 100 on {plain}{known}."]
+    return []
+
+
+def _describe_kind(tilt: pd.DataFrame, model: str) -> list[str]:
     """Say in words what kind of wrong a model is, by its calibration line."""
     lines = tilt[(tilt["model"] == model) & tilt["task"].isna() & tilt["slope"].notna()]
     if lines.empty:
-        return ""
+        return []
     line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
     low, high = line["slope_low"], line["slope_high"]
-    kind = (
-        "overstates" if low > 1 else "understates" if high < 1 else "neither over- nor understates"
-    )
-    kind = "has no idea of" if high < 0.1 else kind
+    kinds = ["understates", "neither over- nor understates", "overstates"]
+    kind = kinds[1 + int(low > 1) - int(high < 1)]
+    kind, right = "has no idea of" if high < 0.1 else kind, ""
+    if 0.9 <= line["slope"] <= 1.1:  # a precise line may exclude 1 by very little
+        kind, right = "gets", " about right"
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
-    return f"It {kind} differences between people: slope {slope} {over}, where 1 is right."
+    return [f"It {kind} differences between people{right}: slope {slope} {over}, where 1 is right."]
 
 
-def _rank_topics(scores: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return topics by error, the share of probability at wrong answers in percent."""
-    titles = [describe_question(of.entry) for of in leaves_of(scores)]
-    topics = [re.sub(r", by .*| \(.*\)$", "", title) for title in titles]
-    return _rank(pd.DataFrame({"what": topics, "off": 50 * scores["l1"].to_numpy(float)}))
+def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[str, Any]]:
+    """Return the topics of a group by error, as on the first page, with numbers of questions."""
+    asked = scores[scores["group"] == group]
+    if asked.empty:
+        return []
+    off = find_topics(own, [int(asked["run"].iloc[0])], group).iloc[:, 0].dropna()
+    of = [getattr(leaf.entry.declared, "outcome", None) for leaf in leaves_of(asked)]
+    say = describe_outcome
+    return [{"what": say(str(x)), "size": of.count(x), "mean": mean} for x, mean in off.items()]
 
 
 def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[dict[str, Any]]:
@@ -113,7 +138,8 @@ def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[di
         off = 50 * np.abs(own.q - truth.p[own.cells]).sum(axis=1) * weight
         for place, name in enumerate(leaf(asked).entry.declared.given):
             sums = pd.DataFrame({"off": off, "weight": weight}).groupby(cells[place]).sum()
-            what = [f"{name.replace('_', ' ')}: {label}" for label in sums.index]
+            plain = WORDS["conditions"].get(name, name.replace("_", " "))
+            what = [f"{plain[0].upper()}{plain[1:]}: {label}" for label in sums.index]
             rows.append(pd.DataFrame({"what": what, "off": sums["off"] / sums["weight"]}))
     return _rank(pd.concat(rows)) if rows else []
 
@@ -153,19 +179,29 @@ def _list_others(pairs: pd.DataFrame, runs: pd.DataFrame, own: pd.DataFrame) -> 
     return both.assign(says=says).to_dict("records")
 
 
-def _ends(own: Results, scores: pd.DataFrame, *more: Any) -> list[dict[str, Any]]:
-    """Return a model's worst and best tasks, with their curves.
+def _is_far(said: TaskAnswers, asked: LeafKey) -> bool:
+    """Whether an answer is visibly wrong about many people."""
+    truth = WAYS[asked.way].load(asked.task)
+    off = np.abs(said.q - truth.p[said.cells]).max(axis=1)
+    return bool(((off > FAR) & (truth.weights[said.cells] >= MANY)).any())
 
-    The best tasks have the highest lower ends of their intervals, to exclude noise.
+
+def _ends(own: Results, scores: pd.DataFrame, said: Any, *more: Any) -> list[dict[str, Any]]:
+    """Return a model's worst and best tasks by score, with their curves.
+
+    The best tasks have the highest lower ends of their intervals, to exclude noise, and no answer
+    that is visibly wrong.
     """
     errors = pd.Series(own_errors([*scores["draws"]]), scores.index).fillna(0)
     half = min(SHOWN, len(scores) // 2)
     worst = scores.sort_values(["value", "l1"], ascending=[True, False])[:half]
     best = scores.assign(low=(scores["value"] - REACH * errors).clip(lower=0)).drop(worst.index)
+    far = {asked for (_, asked), of in said.items() if _is_far(of, asked)}
+    best = best.loc[[key not in far for key in zip(best["task"], best["way"], strict=True)]]
     best = best.sort_values(["low", "value"], ascending=False)[:half]
     return [
-        {"title": title, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
-        for title, of in (("Questions it knows least", worst), ("Questions it knows best", best))
+        {"end": end, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
+        for end, of in (("least", worst), ("best", best))
         if len(of)
     ]
 
@@ -176,10 +212,14 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
     made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
-        table = curve(run, name).table
-        answer = table["answer"].iloc[0]
-        kept = table[table["kind"] != "respondent"].sort_values("rank", kind="stable")
-        svg = charts.to_page_svg(charts.draw(CHARTS["curve"], kept, colours, 340), entry.title)
+        table = curve(run, name).table.sort_values("rank", kind="stable", ignore_index=True)
+        table["given"], answer = table["condition"], table["answer"].iloc[0]
+        cells = table[table["kind"] == "survey"].reset_index(drop=True)
+        answers = table[table["model"].isin(run.runs["model"])].assign(who="", run=0)
+        cells["average"] = np.average(cells["truth"], weights=cells["weight"])
+        cells["says"] = charts.SAID + cells["given"] + cells["truth"].map(": survey {:.0%}".format)
+        svg = charts.to_page_svg(charts.draw_small(cells, answers), entry.title)
+        svg = svg.replace(charts.PURPLE, colours.get(run.runs["name"].iloc[0], charts.BLUE))
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
         "name": name,

@@ -98,6 +98,7 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
         "tasks": listed,
         "files": files,
         "filters": {kind: sorted(facets[kind].dropna().unique()) for kind in facets},
+        "surveys": {name: survey.title.partition(",")[0] for name, survey in records().items()},
         "mapped": mapped,
         "names": names,
         "scores": {"models": names, "tasks": of_tasks, "titles": titles},

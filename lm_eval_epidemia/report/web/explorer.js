@@ -27,10 +27,12 @@ document.addEventListener("tables-ready", () => {
   function count() {
     const shown = table.rows({ search: "applied" }).count();
     const every = table.rows().count();
-    document.getElementById("shown").textContent = `${shown} of ${every} task${every === 1 ? "" : "s"}`;
+    document.getElementById("shown").textContent = `${shown} of ${every} question${every === 1 ? "" : "s"}`;
   }
 
   table.on("draw", count);
+  const more = document.getElementById("every"), state = document.getElementById("filter-state");
+  more?.addEventListener("click", () => { state.value = ""; more.remove(); table.draw(); });
   chosen.forEach((select) => select.addEventListener("change", () => table.draw()));
   if (one) {
     one.addEventListener("change", beside);

@@ -129,7 +129,7 @@
     const grey = others.length - also.length;
     const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "hue", style: `--dot:${inPage(colour(one))}` }, one.name));
     const reads = data.ordered ? "The band is the survey's 95 % interval." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
-    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, named under the pointer; draw up to three in colour from the list below.` : ""}`);
+    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, tap or point at a line for its name, draw up to three in colour from the list below.` : ""}`);
   }
 
   // The picture: a curve over conditions that have an order, else answers against the survey.
@@ -147,8 +147,9 @@
       });
       return line;
     };
-    const reference = [add("knows averages only", "reference", GREY, (_, level) => data.mean[level])];
-    if (data.ordered) reference.push(add("guesses uniformly", "reference", GREY, () => 1 / data.levels.length));
+    const isNarrow = matchMedia("(max-width: 48rem)").matches;
+    const reference = [add(isNarrow ? "averages" : "knows averages only", "reference", GREY, (_, level) => data.mean[level])];
+    if (data.ordered) reference.push(add(isNarrow ? "guess" : "guesses uniformly", "reference", GREY, () => 1 / data.levels.length));
     others.filter((one) => !also.includes(one)).forEach((one) => add(one.name, "ghost", GREY, (at, level) => said(one, at, level)));
     const drawn = [...also].reverse().concat(model.q ? [model] : []).map((one) => add(one.model === model.model && one !== model ? one.name : one.model, "model", colour(one), (at, level) => said(one, at, level)));
     const range = (values) => `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
@@ -201,21 +202,21 @@
       button.addEventListener("click", async () => save(await make_(), end));
       return button;
     });
-    return make("p", { class: "note" }, "This chart: ", ...buttons.flatMap((one) => [one, " "]), make("code", {}, `epidemia plot ${data.variables.length === 1 ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`));
+    return make("div", { class: "note" }, "This chart: ", ...buttons.flatMap((one) => [one, " "]), make("details", {}, make("summary", {}, "as a command"), make("code", {}, `epidemia plot ${data.variables.length === 1 ? "curve" : "cells"} results/ --task ${data.name} --out NAME.pdf`)));
   }
 
   const table = (id, heads, rows) => make("div", { class: "wide", tabindex: "0" }, make("table", { id }, make("thead", {}, make("tr", {},
-    ...heads.map((head) => make("th", head.endsWith("#") ? { scope: "col", class: "number" } : { scope: "col" }, head.replace("#", ""))))), make("tbody", {}, ...rows)));
+    ...heads.map((head) => make("th", head.endsWith?.("#") ? { scope: "col", class: "number" } : { scope: "col" }, head.replace?.("#", "") ?? head)))), make("tbody", {}, ...rows)));
   const cells = (texts) => texts.map((text) => make("td", { class: "number" }, text));
 
   function answers({ data, cell, model, answer }) {
     const nobody = model === NOBODY;
     const rows = data.levels.map((level, i) => {
       const interval = data.low[cell][i] === data.high[cell][i] ? "exact" : `${percent(data.low[cell][i])} to ${percent(data.high[cell][i])}`;
-      const texts = [percent(data.p[cell][i]), interval, ...(nobody ? [] : [percent(said(model, cell, i))]), percent(data.mean[i])];
+      const texts = [percent(data.p[cell][i]), ...(nobody ? [] : [percent(said(model, cell, i))]), interval, percent(data.mean[i])];
       return make("tr", i === answer ? { class: "chosen" } : {}, make("td", {}, level), ...cells(texts));
     });
-    const box = table("answers", ["Answer", "Survey#", "95 % interval#", ...(nobody ? [] : ["Model#"]), "Averages only#"], rows);
+    const box = table("answers", ["Answer", "Survey#", ...(nobody ? [] : [make("span", { class: "name", title: model.name }, model.model)]), "95 % interval#", "Averages only#"], rows);
     const size = `${data.n[cell] ? `${data.n[cell].toLocaleString("en")} sampled units; ` : "Published table; "}${percent(data.weight[cell])} of the population in question.`;
     const missing = nobody ? "No model in this report was asked this." : model.kind === "published" ? "Only the score was published, not the answers." : "No answers of this model: run lm_eval with --log_samples and without --limit.";
     return make("div", {}, box, make("p", { class: "note" }, said(model, cell, answer) === null ? `${missing} ` : "", size));
@@ -239,10 +240,12 @@
         make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((chip) => [chip, " "])),
         make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
-    const heads = ["Model", "0 to 100, with averages", "score#", "this answer#"];
+    const at = (place, text) => make("span", { style: `left:${place}%` }, (place > 30 && place < 60) || place % 100 === 0 ? text : make("u", {}, text));
+    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, averages < 2 ? "0, averages" : "0"), ...(averages > 12 && averages < 84 ? [at(averages, "averages")] : []), at(100, "100"));
+    const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
-    const made = [table("scores", heads, data.models.filter((one) => !silent.includes(one)).map(row))];
-    if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads, silent.map(row))));
+    const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
+    if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads(), silent.map(row))));
     return made;
   }
 
