@@ -218,7 +218,9 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
         answers = table[table["model"].isin(run.runs["model"])].assign(who="", run=0)
         cells["average"] = np.average(cells["truth"], weights=cells["weight"])
         cells["says"] = charts.SAID + cells["given"] + cells["truth"].map(": survey {:.0%}".format)
-        svg = charts.to_page_svg(charts.draw_small(cells, answers), entry.title)
+        # A picture of hundreds of occupations is no small one.
+        drawn = len(cells) <= MOST_CELLS and charts.draw_small(cells, answers)
+        svg = charts.to_page_svg(drawn, entry.title) if drawn else ""
         svg = svg.replace(charts.PURPLE, colours.get(run.runs["name"].iloc[0], charts.BLUE))
     error = f" ± {own_errors([row['draws']])[0]:.1f}" if row["draws"] else ""
     return {
@@ -231,6 +233,9 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
         "opens": name in can_open,
     }
 
+
+#: Conditions of a small picture at most.
+MOST_CELLS = 100
 
 #: How many replies of a run are kept: as many as could not be read, and of those that could be.
 UNREAD, READ = 60, 30
