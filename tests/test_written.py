@@ -176,4 +176,4 @@ def test_a_task_that_is_declined_as_a_whole_has_no_score_and_others_keep_theirs(
     large = "epidemia_low_acs_employment_status_by_race"
     with declining({*split(small)["prompt"]}) as server:
         found = run(server, [small, large])["results"]
-    assert "score,none" not in found[small] and found[large]["seen,none"] == 1
+    assert math.isnan(found[small]["score,none"]) and found[large]["seen,none"] == 1

@@ -101,7 +101,8 @@ def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     """
     for axis in (chart.x, chart.y):
         if _is_number(table, axis):
-            table = table[np.isfinite(table[axis].astype(float))]
+            is_kept = table.get("split", pd.Series("", table.index)) == "kept"  # a line across
+            table = table[np.isfinite(table[axis].astype(float)) | is_kept]
     ways = {"group": plain_name, "survey": str.upper}
     table = table.assign(**{of: table[of].map(say) for of, say in ways.items() if of in table})
     if chart.mark != "line" or not chart.colour or table[chart.colour].nunique() > FEW:
@@ -110,7 +111,7 @@ def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     room = float(np.ptp([*table["at"], 0 if chart.axis(chart.y).ends else table["at"].iloc[0]]))
     for _, panel in table.groupby(chart.facet) if chart.facet else [("", table)]:
         named: dict[Any, list[str]] = {}
-        for name, rows in panel.groupby(chart.colour, sort=False):
+        for name, rows in panel[panel["at"].notna()].groupby(chart.colour, sort=False):
             # Lines that coincide have one label.
             course = zip(rows[chart.x], (rows["at"] * 60 / (room or 1)).round(), strict=True)
             named.setdefault((*course,), [rows.index[-1]]).append(str(name))
@@ -253,7 +254,7 @@ def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -
 
 def _line(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per model, with marks and intervals; where a training was kept, a dashed line."""
-    line, name = alt.Chart().mark_line(point=True), alt.Chart()
+    line, name = alt.Chart().mark_line(point=True), _only("at != null")
     drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table), description="who:N")
     kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
     layers = [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
