@@ -155,9 +155,9 @@ def test_a_metric_that_is_better_when_lower_ranks_so(results):
 def test_the_site_and_the_figure_show_it(results):
     folder = results[0]
     page = (folder / "site" / "index.html").read_text()
-    assert "Squared error of stated probabilities" in page and "epidemia_coin" in page
+    assert "Squared error of stated probabilities" in page and "Coin: 3 questions" in page
     assert "5 tosses" in (folder / "site" / "explorer.html").read_text()
-    assert "epidemia_coin" in (folder / "board.svg").read_text()
+    assert "coin" in (folder / "board.svg").read_text()
 
 
 def test_the_page_shows_the_way_that_is_tested():

@@ -2,9 +2,9 @@
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from importlib.metadata import packages_distributions
 
@@ -81,8 +81,7 @@ def sdist(tmp_path_factory):
     """The sdist, unpacked, as the backend builds it."""
     folder = tmp_path_factory.mktemp("sdist")
     packed = built("sdist", folder)
-    with tarfile.open(packed) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(packed, folder)
     return packed, folder / packed.name.removesuffix(".tar.gz")
 
 
