@@ -236,3 +236,13 @@ def test_one_model_in_several_types_of_questions(runs):
     assert found["between"][2] == pytest.approx(scores.std()) and scores[0] != scores[1]
     assert [*found["tasks"]] == [2, 2, 2]
     assert table("wordings", runs).empty and table("typed", runs / "choice").empty
+
+
+def test_a_task_without_truth_here_is_left_out_of_types_of_questions(runs, monkeypatch):
+    results, here = read_results([runs]), store.list_available()
+    monkeypatch.setattr(store, "list_available", lambda: {MARIJUANA: here[MARIJUANA]})
+    made = find("typed")(results)
+    assert [*made.table["tasks"]] == [1, 1, 1]
+    assert made.left_out == [
+        f"{PARTY}, {HEROIN}: left out, no ground truth here: epidemia groundtruth build"
+    ]

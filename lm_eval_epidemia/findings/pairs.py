@@ -16,7 +16,8 @@ from lm_eval_epidemia.benchmarks import WAYS, in_way, list_groups, list_leaves
 from lm_eval_epidemia.benchmarks.observation import OBSERVATION
 from lm_eval_epidemia.benchmarks.observation.other_scales import is_typed
 from lm_eval_epidemia.core.distance import Array, distance
-from lm_eval_epidemia.estimate.store import load_truth
+from lm_eval_epidemia.core.errors import few
+from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import FINDINGS
 from lm_eval_epidemia.findings.cells import collect_answers, join_truth
 from lm_eval_epidemia.findings.compare import Pool, compare_scores, label_asking, outcomes
@@ -271,7 +272,11 @@ def vary(name: str, setting: str) -> Callable[[Results], Finding]:
                 of_group = kept[kept["group"] == group]
                 rows += _compare_values(of_group, setting, made)
         rows = [{setting: row.pop("asked"), **row} for row in rows]
-        return make_finding(name, rows, runs)
+        unknown = (
+            sorted({*scores["task"]} - {*store.list_available()}) if setting == "typed" else []
+        )
+        says = f"{few(unknown)}: left out, no ground truth here: epidemia groundtruth build"
+        return make_finding(name, rows, runs, [says] if unknown else [])
 
     finding.__doc__ = f"{FINDINGS[name]['title']}: whether scores differ more than by chance."
     return finding
@@ -282,7 +287,9 @@ wordings, typed = vary("wordings", "wording"), vary("typed", "typed")
 
 def _changes(setting: str, value: str, task: str) -> bool:
     """Whether a value of a setting changes how a task is asked: not every task has each type."""
-    return setting != "typed" or is_typed(value, task, load_truth(task).levels)
+    if setting != "typed":
+        return True
+    return task in store.list_available() and is_typed(value, task, store.load_truth(task).levels)
 
 
 def _compare_values(
