@@ -552,9 +552,30 @@ def test_a_task_opens_from_the_list_and_shows_truth_and_answers(made, visit):
     assert again.locator("#condition-0").input_value() == "65 or older"
     tab = visit("task.html#task=epidemia_low_bls_sex_by_occupation", "#answers")
     assert "exact" in tab.locator("#answers").inner_text()
+    assert re.search(r" is worth .* interviews", tab.locator("#worth").inner_text())
     tab.select_option("#model", "Phi4 (published)")
     tab.wait_for_selector("text=Only the score was published")
     visit("task.html#task=no_such_task", "text=There is no task no_such_task")
+
+
+def test_up_to_four_of_many_models_are_drawn_in_colour(made, visit):
+    pages = sorted(made.site.glob("finding-*.html"))
+    tab = visit(next(page.name for page in pages if 'class="pick"' in page.read_text()))
+    figure = tab.locator("figure:has(.pick)").first
+    figure.locator("summary").click()
+    boxes = figure.locator("input")
+    for _ in range(4):
+        figure.locator("input:not(:checked)").first.check()
+    assert figure.locator("input:disabled").count() == boxes.count() - 4
+    name, colour = (boxes.first.get_attribute(of) for of in ("value", "data-colour"))
+    marks = figure.locator("svg :has(> title)").filter(has_text=re.compile(f"^{re.escape(name)}$"))
+    assert marks.count()
+    for mark in marks.all():
+        inks = mark.evaluate("x => [x.style.fill, x.style.stroke].filter(Boolean)")
+        red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+        assert inks and {*inks} == {f"rgb({red}, {green}, {blue})"}
+    boxes.first.uncheck()
+    assert marks.first.evaluate("x => x.style.fill + x.style.stroke") == ""
 
 
 def test_a_map_shows_truth_answer_and_error(visit):

@@ -36,7 +36,7 @@ _NOUN = re.compile(rf"\b(?:{'|'.join(_MANY)})\b")
 _RELATIVE = re.compile(r"\bwho(?:se [a-z ]+)? (?=\{conditions\})")
 
 #: From one of those it is about to many, who are old in fewer words.
-_ONE = re.compile(rf"\ban? (\w+ )??({'|'.join(_MANY)})\b")
+_ONE = re.compile(rf"\ban? (\w+ )??({'|'.join(_MANY)})\b(?! income)")
 _PLURAL = re.compile(r"( who| and|,) (has|is|was|does|lives)\b")
 _AGED = re.compile(r"\bwho are ([^,]+) years? old( or older| or younger)?$")
 

@@ -26,7 +26,7 @@ def plain_name(group: str) -> str:
     return group.removeprefix("epidemia_").replace("_", " ")
 
 
-def describe_question(entry: TaskEntry, vintage: str = "") -> str:
+def describe_question(entry: TaskEntry, vintage: str = "", level: str = "") -> str:
     """Say what a task asks as a sentence does: "Ever used marijuana, by age (NSDUH 2022)".
 
     Parameters
@@ -34,11 +34,13 @@ def describe_question(entry: TaskEntry, vintage: str = "") -> str:
     entry : TaskEntry
     vintage : str
         Of its truth.
+    level : str
+        An answer that may have its own words.
     """
     source, colon, asked = entry.title.partition(": ")
     where = source if source.endswith(vintage) else f"{source} {vintage}"
     if getattr(entry.declared, "outcome", None) in WORDS["outcomes"]:
-        return f"{describe_task(entry)} ({where})"
+        return f"{describe_task(entry, level)} ({where})"
     if not colon:
         return entry.title
     asked = reword(asked, "questions")

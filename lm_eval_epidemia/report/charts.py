@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -142,7 +142,7 @@ def prepare_rows(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
     names = table.reindex(columns=["model", "settings"]).fillna("").astype(str)
     who = names["model"].str.replace(" (baseline)", "", regex=False)
     more = (" (" + names["settings"] + ")").where(names["settings"] != "", "")
-    table = table.assign(who=_cut_names(who + more))
+    table = table.assign(who=_cut_names(who + more), says=SAID + who + more)
     if chart.only_runs and (table["kind"] != "respondent").any():
         table = table[table["kind"] != "respondent"]
     return table.query(chart.where) if chart.where else table
@@ -176,7 +176,8 @@ def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
         return {"color": alt.value(BLUE)}
     names = [*dict.fromkeys(table[chart.colour].astype(str))]
     if len(names) > MANY:
-        return {"color": alt.value(GREY), "detail": f"{chart.colour}:N"}
+        name = {"detail": f"{chart.colour}:N", "description": "says:N"}
+        return {"color": alt.value(GREY), **name}
     is_known = table.reindex(columns=["kind"])["kind"] == "respondent"
     known = table.loc[is_known, chart.colour].astype(str)
     own = (
@@ -188,6 +189,15 @@ def _colour(chart: Chart, table: pd.DataFrame, colours: Any) -> dict[str, Any]:
     legend = alt.Legend(orient="bottom", columns=2, labelLimit=400) if is_told else None
     colour = alt.Color(f"{chart.colour}:N", title=None, sort=None, legend=legend)
     return {"color": colour.scale(domain=names, range=range_)}
+
+
+def find_grey(chart: Chart, table: pd.DataFrame, colours: Mapping[str, str]) -> dict[str, str]:
+    """Return the models whose marks are grey since they are many, each with its own colour."""
+    rows = prepare_rows(chart, table)
+    if chart.colour != "who" or rows["who"].nunique() <= MANY:
+        return {}
+    names = {*rows["says"].str.removeprefix(SAID)}
+    return {name: colour for name, colour in colours.items() if name in names and colour != GREY}
 
 
 def _lines(chart: Chart, table: pd.DataFrame) -> list[Any]:
@@ -239,7 +249,7 @@ def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -
     if not _is_number(table, chart.y) and not is_alone:
         # Models of a row stand below one another, so that no dot hides another's.
         more["yOffset"] = alt.YOffset(f"{chart.colour}:N", sort=None)
-    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table), description="who:N")
+    base = alt.Chart().encode(**place, **more, tooltip=_tooltip(chart, table))
     run = "datum.kind != 'published'"
     layers = [
         *_intervals(chart, table, **more),
@@ -255,7 +265,7 @@ def _dots(chart: Chart, table: pd.DataFrame, place: Any, more: dict[str, Any]) -
 def _line(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any]) -> list[Any]:
     """A line per model, with marks and intervals; where a training was kept, a dashed line."""
     line, name = alt.Chart().mark_line(point=True), _only("at != null")
-    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table), description="who:N")
+    drawn = line.encode(**place, **colour, tooltip=_tooltip(chart, table))
     kept = _only("split == 'kept'").mark_rule(strokeDash=[4, 4]).encode(x=place["x"], **colour)
     layers = [*_intervals(chart, table, **colour), drawn, *([kept] if "split" in table else [])]
     if "label" in table:
@@ -463,9 +473,8 @@ CONFIG = {
 def svg(drawn: Any) -> str:
     """Write a figure as SVG, without invisible parts."""
     text = vl_convert.vegalite_to_svg(json.dumps(drawn.to_dict()))
-    # What is said of a place of a small picture is seen on hover.
-    hover = rf'<line aria-label="{SAID}([^"]*)"([^>]*)/>'
-    text = re.sub(hover, r"<line\2><title>\1</title></line>", text)
+    hover = rf'<(line|path) aria-label="{SAID}([^"]*)"([^>]*)/>'
+    text = re.sub(hover, r"<\1\3><title>\2</title></\1>", text)
     unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
     text = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", text)
     return re.sub(r"(\.\d\d)\d+", r"\1", text)

@@ -223,6 +223,35 @@ def position(d: Array | float, zero: Array | float) -> Array:
     return 100 * np.where(informative, inside, d <= ROUNDING)
 
 
+#: So many interviews are as good as any number.
+MOST_INTERVIEWS = 1e7
+
+
+def count_interviews(weights: Array, p: Array, n_eff: Array, d: float) -> float:
+    """Count the random interviews that would be as far from a survey as an answer is.
+
+    Of n interviews ``n w_x`` are in a cell. The expected distance of theirs from the survey's is
+    ``sum_x w_x sum_y sqrt(2 p (1 - p) (1 / (n w_x) + 1 / n_eff_x) / pi)``, the mean absolute
+    difference of two normal estimates.
+
+    Parameters
+    ----------
+    weights, n_eff : ndarray, shape (C,)
+    p : ndarray, shape (C, K)
+    d : float
+        The distance of the answer.
+
+    Returns
+    -------
+    float
+        From 1 to `MOST_INTERVIEWS`: the answer is at least as close as so many would be.
+    """
+    numbers = np.geomspace(MOST_INTERVIEWS, 1, 701)
+    errors = (1 / (numbers[:, None] * weights) + 1 / n_eff)[..., None]  # (N, C, 1)
+    expected = weights @ np.sqrt(2 / np.pi * p * (1 - p) * errors).sum(axis=-1).T
+    return float(np.exp(np.interp(d, expected, np.log(numbers))))
+
+
 def ordering_error(by_order: Array, score_of: Callable[[Array], Array]) -> float:
     """Standard error of a score that comes from asking a sample of the K! orderings.
 

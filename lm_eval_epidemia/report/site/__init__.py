@@ -265,7 +265,8 @@ def figures(finding: Finding, colours: Mapping[str, str]) -> list[dict[str, Any]
                 says += f"; only the first {DRAWN} of {len(models)} models, epidemia plot draws all"
             few = finding.table[finding.table["model"].isin(models[:DRAWN])]
             svg = charts.to_page_svg(charts.draw(chart, few, colours), says)
-            drawn.append({"says": says, "svg": Markup(svg)})
+            grey = charts.find_grey(chart, few, colours)
+            drawn.append({"says": says, "svg": Markup(svg), "grey": grey})
     return drawn
 
 

@@ -226,7 +226,7 @@ def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str,
     return {
         "name": name,
         "run": run.runs["name"].iloc[0],
-        "title": describe_question(entry),
+        "title": describe_question(entry, level=answer),
         "score": f"{row['value']:.1f}{error}",
         "answer": answer,
         "svg": Markup(svg),

@@ -27,7 +27,8 @@ def make_start_page(
     names = results.runs["model"].map(without_kind)
     tiles = [_make_tile(of, start.pictured, names, results.runs["name"]) for of in start.questions]
     said = {"sentences": start.sentences or otherwise, "notes": list_notes(results)}
-    return {"start": start, "tiles": tiles, "names": names, "files": files, **said}
+    said |= {"names": names, "labels": results.runs["name"], "files": files}
+    return {"start": start, "tiles": tiles, **said}
 
 
 def _make_tile(

@@ -14,6 +14,7 @@ import pandas as pd
 from lm_eval_epidemia.ask.prompts import Wording, find_variables, prompt
 from lm_eval_epidemia.ask.way import DistributionWay
 from lm_eval_epidemia.benchmarks import BENCHMARKS, WAYS, in_way, list_leaves
+from lm_eval_epidemia.benchmarks.observation.measured import Part
 from lm_eval_epidemia.core.distance import Array
 from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings.cells import collect_answers
@@ -161,7 +162,7 @@ def task_data(
     rows = rows.assign(tuned=rows["card"].notna(), part=rows["seen"] < 1 - 1e-9)
     by = ["old", "tuned", "stale", "part", "value"]
     rows = rows.sort_values(by, ascending=[True] * 4 + [False], kind="stable")
-    everywhere = _anchors(asked, 1.0, "")
+    everywhere = _anchors(asked, find_part(asked, 1.0))
     on_map = {}
     if mapped and (countries := countries_of(truth)):
         here, codes = countries
@@ -198,9 +199,9 @@ def task_data(
     }
 
 
-def _anchors(asked: LeafKey, seen: float, truth: str) -> dict[str, float] | None:
+def _anchors(asked: LeafKey, part: Part | None) -> dict[str, float] | None:
     """Return the anchors of a score, for the conditions that were asked."""
-    if (part := find_part(asked, seen, truth)) is None:
+    if part is None:
         return None
     believed = scoring.answer_marginal(part.truth.weights, part.truth.p)[0]
     mean = part.distance(np.broadcast_to(WAYS[asked.way].told(believed), part.p.shape))
@@ -242,15 +243,20 @@ def _list_answers(
 ) -> dict[str, Any]:
     """Return a run's answers in a task, and their scores."""
     known = {"l1", POPULATION, *SCORE, *NOT_SETTINGS, "known"}
+    part, worth, l1 = find_part(asked, row["seen"], row["truth"]), math.nan, row.get("l1", math.nan)
+    if part is not None:
+        sizes = part.truth.n_eff[part.complete]
+        worth = float(f"{scoring.count_interviews(part.weights, part.p, sizes, l1):.2g}")
     numbers = {
         "score": (row["value"], 4),
         "error": (joint_error([row["draws"]]), 4),
-        "l1": (row.get("l1", math.nan), 6),
+        "l1": (l1, 6),
+        "worth": (worth, 0),
         "population": (row.get(POPULATION, math.nan), 4),
         "population_error": (joint_error([row["population"]]), 4),
     }
     more = {key: x for key, x in row.items() if isinstance(x, float) and key not in known}
-    anchors = _anchors(asked, row["seen"], row["truth"])
+    anchors = _anchors(asked, part)
     shown: dict[str, Any] = {
         "name": row["name"],
         **{key: row[key] for key in ("model", "settings", "kind")},

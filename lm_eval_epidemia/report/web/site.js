@@ -134,6 +134,7 @@ window.epidemia = (() => {
     const chosen = document.getElementById("chosen");
     chosen?.addEventListener("change", () => {
       const run = Number(chosen.value || chosen.options[1].value), column = read("compared").indexOf(run) + 1;
+      document.body.style.setProperty("--chosen", chosen.selectedOptions[0].dataset.colour ?? "");
       document.querySelectorAll(".tile").forEach((tile, n) => {
         const line = read("lines")[n][run], place = read("tiles")[n].indexOf(run);
         for (const of of [".every_marks path", ".worst_marks path"]) tile.querySelectorAll(of).forEach((path, at) => path.classList.toggle("chosen", at === place));
@@ -146,6 +147,19 @@ window.epidemia = (() => {
       document.querySelectorAll("#topics :is(th, td)").forEach((cell) => cell.classList.toggle("chosen", cell.cellIndex === column));
       document.getElementById("least").textContent = chosen.options[chosen.selectedIndex || 1].text;
     });
+  }
+
+  // Marks of many models are grey, but for up to four that are chosen.
+  function pick() {
+    document.querySelectorAll(".pick").forEach((box) => box.addEventListener("change", () => {
+      const every = [...box.querySelectorAll("input")], chosen = every.filter((one) => one.checked);
+      every.forEach((one) => { one.disabled = !one.checked && chosen.length > 3; });
+      box.parentElement.querySelectorAll("svg :has(> title)").forEach((mark) => {
+        const colour = chosen.find((one) => one.value === mark.textContent)?.dataset.colour ?? "";
+        for (const ink of ["fill", "stroke"]) if (mark.getAttribute(ink) === "#808080") mark.style[ink] = colour;
+        if (colour) mark.parentElement.append(mark);
+      });
+    }));
   }
 
   // A topic of the start page leads to its questions among all.
@@ -161,6 +175,7 @@ window.epidemia = (() => {
   document.addEventListener("DOMContentLoaded", () => {
     buttons();
     start();
+    pick();
     sortable();
   });
 

@@ -26,7 +26,7 @@
   }
 
   // Stands for a model where none was asked.
-  const NOBODY = { name: "", model: "", settings: "", kind: "", score: null, error: null, l1: null, population: null, population_error: null, diagnostics: {}, cells: null, q: null };
+  const NOBODY = { name: "", model: "", settings: "", kind: "", score: null, error: null, l1: null, worth: null, population: null, population_error: null, diagnostics: {}, cells: null, q: null };
 
   const WORDS = { "D zero": "Distance at 0", "D mean": "Distance of averages", "D perfect": "Distance at 100", l1_population: "distance from the population" };
   const WHY = { old: "older version or other truth: not comparable", tuned: "fine-tuned", part: "asked in part", published: "published score", respondent: "no model" };
@@ -245,8 +245,16 @@
     const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
     const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
+    if (model.worth !== null) made.push(make("p", { id: "worth" }, worth(data, model)));
     if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads(), silent.map(row))));
     return made;
+  }
+
+  // How many interviews of random people would be as far from the survey.
+  function worth({ given }, { model, worth: n }) {
+    if (n >= 1e7) return `No number of interviews would be closer to the survey than ${model}.`;
+    const size = n < given.length ? `fewer than ${given.length} interviews, one per condition` : `about ${n.toLocaleString("en")} interviews`;
+    return `${model} is worth ${size}: so many random people would be as far from the survey.`;
   }
 
   // Whether it is open: it stays so from model to model.
