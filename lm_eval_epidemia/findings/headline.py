@@ -19,7 +19,6 @@ from lm_eval_epidemia.benchmarks import (
     list_unions,
 )
 from lm_eval_epidemia.core.errors import EpidemiaError, few, plural
-from lm_eval_epidemia.estimate import store
 from lm_eval_epidemia.findings import leaderboard, mean
 from lm_eval_epidemia.findings.compare import compare_scores, label_asking
 from lm_eval_epidemia.findings.finding import Finding, columns_of
@@ -33,6 +32,7 @@ from lm_eval_epidemia.findings.words import (
     describe_scale,
     plain_name,
 )
+from lm_eval_epidemia.results.choose import load_truths
 from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of
 from lm_eval_epidemia.results.naming import respondent, without_kind
 from lm_eval_epidemia.results.read import Results
@@ -374,8 +374,7 @@ def _count_rest(results: Results, boards: Sequence[Board]) -> str:
     tuned = int(runs["base"].notna().sum()) if "base" in runs else 0
     known = sorted({*results.scores["group"]} & list_groups().keys())
     unscored = [group for group in known if not list_groups()[group].scored]
-    here = {*results.scores["task"]} & {*store.list_available()}
-    vague = [task for task in here if not Anchors.of(store.load_truth(task)).informative]
+    vague = [x for x in load_truths(results.scores).values() if not Anchors.of(x).informative]
     counts = [
         f"{plural(len(vague), 'task')} cannot tell the truth from a guess: --informative"
         if vague

@@ -29,7 +29,7 @@ from lm_eval_epidemia.findings.compare import (
 )
 from lm_eval_epidemia.findings.finding import Finding, make_finding
 from lm_eval_epidemia.findings.references import AVERAGES, KNOWS_POPULATION, UNIFORM
-from lm_eval_epidemia.results.choose import own_scores
+from lm_eval_epidemia.results.choose import find_barely_informative, load_truths, own_scores
 from lm_eval_epidemia.results.decode import leaves_of
 from lm_eval_epidemia.results.naming import respondent
 from lm_eval_epidemia.results.read import Results
@@ -46,18 +46,13 @@ ROUNDING = 0.05
 def leaderboard(results: Results) -> Finding:
     """Every run's mean score in every group, with its rank; the best first."""
     table = _without_run(leaderboard_table(results), results.runs)
-    barely = sorted(x for x, truth in _truths(results.scores).items() if Anchors.of(truth).barely)
+    barely = find_barely_informative(results)
     verb = "is" if len(barely) == 1 else "are"
     says = (
         f"{plural(len(barely), 'task')} {verb} barely informative ({few(barely)}): --informative "
         "leaves them out"
     )
     return make_finding("leaderboard", table, results.runs, [says] if barely else [])
-
-
-def _truths(scores: pd.DataFrame) -> dict[str, store.GroundTruth]:
-    """Return the available truths of what was asked, by task."""
-    return {task: store.load_truth(task) for task in {*scores["task"]} & {*store.list_available()}}
 
 
 def leaderboard_table(results: Results) -> pd.DataFrame:
@@ -150,7 +145,7 @@ def _ranks(
 
 def pool_of(results: Results) -> Pool:
     """Return what judges differences in log `l1`."""
-    noise = {task: noise_of(truth) for task, truth in _truths(results.scores).items()}
+    noise = {task: noise_of(truth) for task, truth in load_truths(results.scores).items()}
     own = own_scores(results)
     return Pool(own.assign(model=own["run"].map(results.runs["model"])), noise)
 
@@ -254,7 +249,7 @@ def scales(results: Results) -> Finding:
     """Means on other scales of the same distance: other anchors, and against the population."""
     by, scores = ["run", "group"], add_references(results)
     scores = own_scores(results._replace(scores=scores[scores["value"].notna()]))
-    truths = _truths(scores)
+    truths = load_truths(scores)
     anchors = {task: Anchors.of(truth) for task, truth in truths.items()}
     another = {
         task: anchors[task]._replace(perfect=truth.d_perfect(scheme="population"))

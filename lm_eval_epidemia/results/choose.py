@@ -116,6 +116,16 @@ def add_notes(results: Results, texts: Iterable[str]) -> Results:
     return results._replace(notes=pd.concat([results.notes, more], ignore_index=True))
 
 
+def load_truths(scores: pd.DataFrame) -> dict[str, store.GroundTruth]:
+    """Return the available truths of what was asked, by task."""
+    return {task: store.load_truth(task) for task in {*scores["task"]} & {*store.list_available()}}
+
+
+def find_barely_informative(results: Results) -> list[str]:
+    """Return the tasks that are barely informative."""
+    return sorted(x for x, of in load_truths(results.scores).items() if Anchors.of(of).barely)
+
+
 def keep_informative(results: Results) -> Results:
     """Leave out barely informative tasks.
 
@@ -124,8 +134,7 @@ def keep_informative(results: Results) -> Results:
     EpidemiaError
         If no task is left.
     """
-    here = {*results.scores["task"]} & {*store.list_available()}
-    barely = sorted(task for task in here if Anchors.of(store.load_truth(task)).barely)
+    barely = find_barely_informative(results)
     scores = results.scores[~results.scores["task"].isin(barely)]
     listed = f": {few(barely)}" if barely else ""
     left_out = f"{plural(len(barely), 'barely informative task')}{listed}"
