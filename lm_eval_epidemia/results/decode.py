@@ -147,9 +147,6 @@ class ResultFile(msgspec.Struct):
     system_instruction_sha: str | None = None
     epidemia: OwnSection | None = None
 
-    def __post_init__(self) -> None:
-        self.config.model_name = self.model_name or self.config.model
-
 
 class _StrictFile(ResultFile):
     """A file as lm-eval writes it today; only the needed parts of task configurations are

@@ -23,7 +23,6 @@ class RunConfig(msgspec.Struct):
     """The model of a run, and how it was run. Older files hold arguments as text."""
 
     model: Any = "model"
-    model_name: Any = ""
     model_args: dict[str, Any] | str | None = None
     gen_kwargs: dict[str, Any] | str | None = None
     limit: Any = None
@@ -91,12 +90,12 @@ class Weights(NamedTuple):
         return " +".join([self.model, *self.more, *([self.adapter] if self.adapter else [])])
 
 
-def weights_of(config: RunConfig) -> Weights:
-    """Return the weights of a run."""
+def weights_of(config: RunConfig, model_name: Any) -> Weights:
+    """Return the weights of a run; without arguments, lm-eval's name for its model."""
     arguments = parse_arguments(config.model_args)
     if not (named := _find_name(arguments)):
         written = ",".join(f"{key}={value}" for key, value in arguments.items())
-        return Weights(f"{config.model} {written}" if written else str(config.model_name))
+        return Weights(f"{config.model} {written}" if written else str(model_name or config.model))
     given = [(key, arguments[key]) for key in KNOWN["of_weights"] if arguments.get(key)]
     # "main" is what everybody gets.
     more = [f"{key}={value}" for key, value in given if (key, value) != ("revision", "main")]

@@ -142,11 +142,12 @@ def _tables(files: Sequence[ReadFile], installed: Mapping[str, Installed]) -> Re
     others: list[dict[str, Any]] = []
     read: list[dict[str, Any]] = []
     for file in files:
-        weights, settings = naming.weights_of(file.content.config), settings_in(file, installed)
+        config, settings = file.content.config, settings_in(file, installed)
+        weights = naming.weights_of(config, file.content.model_name)
         identity = (weights, *sorted(settings.items()))
         run = numbers.setdefault(identity, len(numbers))
         row = runs.setdefault(identity, {"weights": weights, "parameters": math.nan, **settings})
-        size = read_number(file.content.config.model_num_parameters)
+        size = read_number(config.model_num_parameters)
         row["parameters"] = size if 0 < size < math.inf else row["parameters"]
         row["date"] = read_number(file.content.date)
         row["card"] = None  # see `tuned.add_cards`
@@ -305,9 +306,8 @@ def settings_in(file: ReadFile, installed: Mapping[str, Installed]) -> dict[str,
     """Return the settings of a file's run: texts, without those that are the usual ones."""
     read, asked = file.content, list(file.scores)
     each = [_find_settings(file, a, installed) for a in asked]
-    revision = [
-        part for part in naming.weights_of(read.config).more if part.startswith("revision=")
-    ]
+    weights = naming.weights_of(read.config, read.model_name)
+    revision = [part for part in weights.more if part.startswith("revision=")]
     told = {
         **dict(naming.settings_of(read.config)),
         "revision": "".join(revision).removeprefix("revision="),
