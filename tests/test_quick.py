@@ -123,7 +123,7 @@ def test_a_part_gives_no_prediction(caplog):
     answers = answered(LEAVES[1], "truth")[:-1]
     (seen,) = quick.measure(answers).numbers.values()
     assert 0.99 < seen < 1
-    assert "leave out --limit" in caplog.text
+    assert "leave out --limit and --samples" in caplog.text
 
 
 def test_letters_that_a_server_does_not_show_are_said():

@@ -297,7 +297,7 @@ def measure(answers: Sequence[Any]) -> Measurement:
         notices.warn(
             "only part of a quick look was seen",
             f"{asked.name}: {int(answered.sum())} of {answered.size} prompts "
-            "were asked, but a quick look needs all of them: leave out --limit",
+            "were asked, but a quick look needs all of them: leave out --limit and --samples",
         )
         return Measurement(seen, {"score": None})
     choice = asked.truth.choice
