@@ -91,10 +91,12 @@ class Headline(NamedTuple):
     lines: list[str]
 
 
-def make_headline(results: Results, folders: Sequence[Path] = ()) -> Headline:
-    """Say on one screen who knows the world best, and what to read next."""
-    table = leaderboard.leaderboard_table(results)
-    table["model"] = table["run"].map(results.runs["model"]).fillna(table["model"])
+def make_headline(
+    results: Results, folders: Sequence[Path] = (), board: pd.DataFrame | None = None
+) -> Headline:
+    """Say on one screen who knows the world best; `board` is the `leaderboard_table`, if known."""
+    table = leaderboard.leaderboard_table(results) if board is None else board
+    table = table.assign(model=table["run"].map(results.runs["model"]).fillna(table["model"]))
     of = table["group"].map(list_groups())
     benchmarks = [*dict.fromkeys(list_groups()[group] for group in ordered_groups(table["group"]))]
     boards = [_board(results, each, table[of == each], len(benchmarks)) for each in benchmarks]

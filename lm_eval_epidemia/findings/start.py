@@ -131,9 +131,10 @@ class Start(NamedTuple):
         return dict.fromkeys(self.drawn[:1], "best") | dict.fromkeys(middle, "middle")
 
 
-def make_start(results: Results) -> Start:
-    """Choose what the first page shows."""
-    rows = leaderboard.leaderboard_table(results).query("run >= 0")
+def make_start(results: Results, board: pd.DataFrame | None = None) -> Start:
+    """Choose what the first page shows; `board` is the `leaderboard_table`, if known."""
+    board = leaderboard.leaderboard_table(results) if board is None else board
+    rows = board[board["run"] >= 0]
     whose = results.runs.reindex(columns=["model", "settings", "kind", "limit"]).fillna("")
     rows = rows.drop(columns=["model", "kind"], errors="ignore").join(whose, on="run")
     rows[["trained", "silent", "changed"]] = rows[["trained", "silent", "changed"]].eq(True)

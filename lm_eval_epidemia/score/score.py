@@ -7,6 +7,7 @@ that sum to 1.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import factorial
 from typing import NamedTuple
 
@@ -70,6 +71,7 @@ class Anchors(NamedTuple):
     zero_error: float = 0.0
 
     @classmethod
+    @lru_cache(maxsize=512)  # as many truths as are kept
     def of(
         cls, truth: GroundTruth, quantile: float = QUANTILE, scheme: Scheme | None = None
     ) -> Anchors:

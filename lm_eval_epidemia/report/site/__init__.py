@@ -29,6 +29,7 @@ from lm_eval_epidemia.findings import FINDINGS, find, quantities
 from lm_eval_epidemia.findings.finding import Finding
 from lm_eval_epidemia.findings.headline import make_headline
 from lm_eval_epidemia.findings.interventions import examples
+from lm_eval_epidemia.findings.leaderboard import leaderboard_table
 from lm_eval_epidemia.findings.start import make_start
 from lm_eval_epidemia.findings.words import describe_outcome, plain_name
 from lm_eval_epidemia.report import charts
@@ -90,7 +91,8 @@ def build_site(results: Results, out: Path) -> Path:
 
 
 def _write_pages(folder: Path, results: Results) -> None:
-    files, start = models.files_of(results), make_start(results)
+    files, board = models.files_of(results), leaderboard_table(results)
+    start = make_start(results, board)
     colours = charts.colour_names(results.runs, [*start.pictured])
     environment = _environment(results, files, colours)
     (folder / "data").mkdir()
@@ -112,7 +114,7 @@ def _write_pages(folder: Path, results: Results) -> None:
         if len(finding.table) and name not in PAGES["no_page"]:
             says = (find(name).__doc__ or "").splitlines()[0]
             listed[name] = f"finding-{name}.html", finding.title, says
-    first, kept = make_headline(results), models.collect_replies(results)
+    first, kept = make_headline(results, board=board), models.collect_replies(results)
     said, menu = {board.benchmark.name: board.sentences[0] for board in first.boards}, PAGES["menu"]
     beside = {**dict.fromkeys(("surveys", *said), True), "replies": bool(kept)}
     more = {name: of for name, of in PAGES["beside"].items() if beside.get(name)}

@@ -27,8 +27,8 @@ def make_start_page(
     names = results.runs["model"].map(without_kind)
     tiles = [_make_tile(of, start.pictured, names, results.runs["name"]) for of in start.questions]
     said = {"sentences": start.sentences or otherwise, "notes": list_notes(results)}
-    said |= {"names": names, "labels": results.runs["name"], "files": files}
-    return {"start": start, "tiles": tiles, **said}
+    whose = {"names": names, "labels": results.runs["name"], "files": files}
+    return {"start": start, "tiles": tiles, **said, **whose}
 
 
 def _make_tile(
