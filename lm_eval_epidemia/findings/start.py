@@ -134,7 +134,25 @@ class Start(NamedTuple):
 def make_start(results: Results, board: pd.DataFrame | None = None) -> Start:
     """Choose what the first page shows; `board` is the `leaderboard_table`, if known."""
     board = leaderboard.leaderboard_table(results) if board is None else board
-    rows = board[board["run"] >= 0]
+    panels = _make_panels(results, board[board["run"] >= 0])
+    if not panels or not panels[0].benchmark.of_surveys:
+        return Start([], panels, [], [], [], pd.DataFrame())
+    first = panels[0].rows
+    compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
+    first = first.set_index("run").loc[compared]
+    topics = find_topics(results, compared, first["group"].iloc[0])
+    trained = {run for of in panels for run in of.rows["run"][of.rows["trained"]]}
+    drawn, questions = _choose_questions(results, compared, trained)
+    sentences = _say(results, first)
+    for least, off in topics.iloc[:1, 0].items():
+        far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
+        worst = _say_worst(first["name"], questions)
+        sentences.append(worst or f"{first['name'].iloc[0]} is furthest off on {far}.")
+    return Start(sentences, panels, compared, drawn, questions, topics)
+
+
+def _make_panels(results: Results, rows: pd.DataFrame) -> list[Panel]:
+    """Put runs that answered the same questions together; the first page is about the first."""
     whose = results.runs.reindex(columns=["model", "settings", "kind", "limit"]).fillna("")
     rows = rows.drop(columns=["model", "kind"], errors="ignore").join(whose, on="run")
     rows[["trained", "silent", "changed"]] = rows[["trained", "silent", "changed"]].eq(True)
@@ -148,53 +166,48 @@ def make_start(results: Results, board: pd.DataFrame | None = None) -> Start:
     # A first page is about what somebody untrained answered.
     can = [of.benchmark.of_surveys and "" in {*of.rows["why"]} for of in panels]
     panels.insert(0, panels.pop(can.index(True) if any(can) else 0)) if panels else None
-    if not panels or not panels[0].benchmark.of_surveys:
-        return Start([], panels, [], [], [], pd.DataFrame())
-    first = panels[0].rows
-    compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
-    first = first.set_index("run").loc[compared]
-    topics = find_topics(results, compared, first["group"].iloc[0])
-    drawn, questions = _choose_questions(results, compared, {*rows["run"][rows["trained"]]})
-    sentences = _say(results, first)
-    for least, off in topics.iloc[:1, 0].items():
-        far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
-        worst = _say_worst(first["name"], questions)
-        sentences.append(worst or f"{first['name'].iloc[0]} is furthest off on {far}.")
-    return Start(sentences, panels, compared, drawn, questions, topics)
+    return panels
 
 
 def _make_panel(
     results: Results, rows: pd.DataFrame, group: str, tasks: frozenset[str], limit: str
 ) -> Panel:
-    """Say of every run of a panel why it is not ranked, and put it in its place."""
+    """Put the runs of a panel in their order, without what all of them share."""
     kind = "run" if (rows["kind"] == "run").any() else "respondent"
     # The tick of averages and the end of the scale say the same.
     rows = rows[(rows["kind"] == kind) | ~rows["model"].isin(KNOWN)]
-    usual = rows["run"].isin(choose_runs(results, rows).index)
+    rows = rows.assign(
+        name=rows["model"].map(without_kind),
+        usual=rows["run"].isin(choose_runs(results, rows).index),
+    )
+    rows["why"] = _find_reasons(rows, kind)
+    lead = list_groups()[group].lead
+    rows["last"] = rows["trained"] * 1 + (rows["why"] != "")
+    rows = rows.sort_values(["last", "value"], ascending=[True, not lead.higher_is_better])
+    settings = [[*filter(None, text.split(", "))] for text in rows["settings"]]
+    common = [word for word in settings[0] if len(rows) > 1 and all(word in of for of in settings)]
+    rows["own"] = [[word for word in of if word not in common] for of in settings]
+    is_zero = (rows["value"] == lead.low) & ~(rows["error"] > 0)
+    mute = (rows["silent"] | is_zero) & (rows["kind"] == "run")
+    mute &= not mute.all()
+    says = rows["why"].where(rows["silent"], f"{lead.low:g} in all")[mute]
+    folded = {str(text): [*of.unique()] for text, of in rows["model"][mute].groupby(says)}
+    return Panel(_title(group, tasks, limit), list_groups()[group], rows[~mute], common, folded)
+
+
+def _find_reasons(rows: pd.DataFrame, kind: str) -> Any:
+    """Say of every run why it is not ranked with others of its kind; of those that are, nothing."""
     can = (rows["kind"] == kind) & ~(rows["silent"] | rows["trained"] | rows["changed"])
-    way = max(ways, key=[*ways].count) if len(ways := rows["asked_as"][can & usual]) else None
+    ways = [*rows["asked_as"][can & rows["usual"]]]
     reasons = {
-        "": can & (rows["asked_as"] == way),
+        "": can & (rows["asked_as"] == max(ways, key=ways.count, default=None)),
         "does not answer": rows["silent"],
         "trained on these questions": rows["trained"],
         "asked in other words": rows["kind"] == "published",
         "reference": rows["kind"] == "respondent",
         "its scores do not match its distances": rows["changed"],
     }
-    why = np.select([*reasons.values()], [*reasons], "asked in another way")
-    lead = list_groups()[group].lead
-    rows = rows.assign(why=why, usual=usual, name=rows["model"].map(without_kind))
-    rows["last"] = rows["trained"] * 1 + (why != "")
-    rows = rows.sort_values(["last", "value"], ascending=[True, not lead.higher_is_better])
-    told = [[*filter(None, text.split(", "))] for text in rows["settings"]]
-    common = [word for word in told[0] if len(told) > 1 and all(word in of for of in told)]
-    rows["own"] = [[word for word in of if word not in common] for of in told]
-    is_zero = (rows["value"] == lead.low) & ~(rows["error"] > 0)
-    mute = (rows["silent"] | is_zero) & (rows["kind"] == "run")
-    mute &= not mute.all()
-    says = rows["why"].where(rows["silent"], f"{lead.low:g} in all")[mute]
-    folded = {str(said): [*of.unique()] for said, of in rows["model"][mute].groupby(says)}
-    return Panel(_title(group, tasks, limit), list_groups()[group], rows[~mute], common, folded)
+    return np.select([*reasons.values()], [*reasons], "asked in another way")
 
 
 def _title(group: str, tasks: frozenset[str], limit: str) -> str:
