@@ -285,6 +285,9 @@ def test_details_of_many_models_are_left_to_csv(made, monkeypatch):
     cut = building._cut(finding)
     assert 0 < len(cut.table) < len(finding.table) and cut.table["task"].fillna("").eq("").all()
     assert "--show distances --format csv" in cut.left_out[-1]
+    monkeypatch.setattr(building, "MOST_ROWS", 2)
+    cut = building._cut(find("order-bias")(made.results))
+    assert len(cut.table) == 2 and "rows after the first 2" in cut.left_out[-1]
 
 
 def test_titles_and_people_are_said_in_words():

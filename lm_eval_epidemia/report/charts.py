@@ -391,6 +391,9 @@ def draw_small(cells: pd.DataFrame, answers: pd.DataFrame) -> Any:
     look: dict[str, Any] = {"title": None, "domain": False, "ticks": False, "labelAngle": 0}
     look |= {"labelOverlap": False, "labelPadding": 7}
     labels = {level: reword(level, "labels") for level in cells["given"]}
+    # The last one has room as far as the picture's edge.
+    most = int((SMALL[0] / len(cells) + 2 * AROUND["right"]) / LETTER)
+    labels[[*labels][-1]] = cut_text([*labels.values()][-1], most)
     kept = [[*labels][at] for at in _choose_labels([*labels.values()])]
     how = alt.Axis(values=kept, labelExpr=f"({json.dumps(labels)})[datum.value]", **look)
     x = alt.X("given:N", sort=[*labels], axis=how, scale=alt.Scale(padding=0.2))
@@ -476,7 +479,8 @@ def svg(drawn: Any) -> str:
     hover = rf'<(line|path) aria-label="{SAID}([^"]*)"([^>]*)/>'
     text = re.sub(hover, r"<\1\3><title>\2</title></\1>", text)
     unseen = r' (role|aria-[a-z]+|pointer-events)="[^"]*"| (opacity|stroke-width)="1"'
-    text = re.sub(rf'{unseen}|<path class="foreground" d=""[^>]*/>', "", text)
+    text = re.sub(unseen, "", text)
+    text = re.sub(r'<path class="(fore|back)ground" d="(M0,0h0v0h0Z)?"[^>]*/>', "", text)
     return re.sub(r"(\.\d\d)\d+", r"\1", text)
 
 

@@ -140,8 +140,8 @@ def _write_pages(folder: Path, results: Results) -> None:
             write(file, file, kept[name])
         titles = {name: leaf.entry.title for name, leaf in list_leaves().items()}
         page("replies.html", files=of_models, titles=titles)
+    shown_of = [_cut(made[name]) for name in PAGES["of_model"]]
     for model, file in files.items():
-        shown_of = [made[name] for name in PAGES["of_model"]]
         parts = [replace(of, table=of.table[of.table["model"] == model]) for of in shown_of]
         of_model = models.make_model_page(results, model, can_open, made, start, colours)
         of_model |= {"parts": [of for of in parts if len(of.table)], "replies": model in kept}
@@ -250,10 +250,14 @@ def describe_name(text: str) -> str:
 
 def _cut(finding: Finding) -> Finding:
     """Leave the details of a large table, such as the tasks of a hundred models, to csv."""
-    if len(finding.table) <= MOST_ROWS or not finding.details:
+    if len(finding.table) <= MOST_ROWS:
         return finding
-    kept = finding.table[finding.table[finding.details].fillna("").eq("")]
-    left_out = f"rows by {finding.details}: epidemia report --show {finding.name} --format csv"
+    if finding.details:
+        kept = finding.table[finding.table[finding.details].fillna("").eq("")]
+        what = f"rows by {finding.details}"
+    else:
+        kept, what = finding.table[:MOST_ROWS], f"rows after the first {MOST_ROWS:,}"
+    left_out = f"{what}: epidemia report --show {finding.name} --format csv"
     return replace(finding, table=kept, left_out=[*finding.left_out, left_out])
 
 

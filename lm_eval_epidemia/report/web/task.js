@@ -226,10 +226,13 @@
   function scores(view) {
     const { data, model, cell, answer, also } = view, { "D zero": zero, "D mean": mean, "D perfect": best } = data.anchors;
     const averages = Math.min(100, Math.max(0, (100 * (zero - mean)) / (zero - best)));
+    const settings = (one) => one.settings.split(", ").filter(Boolean);
+    const common = data.models.length > 1 ? settings(data.models[0]).filter((word) => data.models.every((one) => settings(one).includes(word))) : [];
+    const chip = (text) => make("span", { class: "chip" }, text);
     const row = (one) => {
       const file = index().models[one.model], reach = 1.96 * (one.error ?? 0), clip = (x) => Math.min(100, Math.max(0, x));
       const why = [...["old", "tuned", "part"].filter((key) => one[key]), one.kind].flatMap((key) => WHY[key] ?? []);
-      const chips = [...one.settings.split(", ").filter(Boolean), ...why].map((text) => make("span", { class: "chip" }, text));
+      const chips = [...settings(one).filter((word) => !common.includes(word)), ...why].map(chip);
       const name = one.q ? make("a", { href: address({ model: one.name }), title: one.name, class: "name" }, one.model) : make("span", { title: one.name, tabindex: "0", class: "name" }, one.model);
       const draw = make("input", { type: "checkbox", id: `draw-${data.models.indexOf(one)}`, "aria-label": `Draw ${one.name}` });
       draw.checked = one === model || also.includes(one);
@@ -237,7 +240,7 @@
       draw.addEventListener("change", () => go({ model: model.name, cell, answer, also: draw.checked ? [...also, one].map((x) => x.name) : also.filter((x) => x !== one).map((x) => x.name) }));
       const dot = make("span", { class: "mark", "aria-hidden": "true", style: one.score === null ? "" : `--at:${one.score};--low:${clip(one.score - reach)};--high:${clip(one.score + reach)};--mean:${averages};--dot:${draw.checked && one.q ? inPage(colour(one)) : GREY}` });
       return make("tr", { class: one === model ? "chosen" : one.kind === "run" && !one.old ? "" : "reference" },
-        make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((chip) => [chip, " "])),
+        make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((one) => [one, " "])),
         make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
     const at = (place, text) => make("span", { style: `left:${place}%` }, (place > 30 && place < 60) || place % 100 === 0 ? text : make("u", {}, text));
@@ -245,6 +248,7 @@
     const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
     const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
+    if (common.length) made.push(make("p", { class: "note" }, "All of these: ", ...common.flatMap((word) => [chip(word), " "])));
     if (model.worth !== null) made.push(make("p", { id: "worth" }, worth(data, model)));
     if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads(), silent.map(row))));
     return made;
