@@ -182,5 +182,6 @@ def test_an_error_on_the_map_is_the_answer_less_the_truth(tmp_path_factory, tmp_
     assert told.error.to_numpy() == pytest.approx((told.value - true.value).to_numpy())
     text = save("map", lambda: results, tmp_path / "map.svg", TOBACCO).read_text()
     assert "Answer minus truth" in text and all(one in text for one in (*SHADES, *DIVERGING[1:-1]))
+    assert text.index(">truth<") < text.index("knows the truth with noise")
     with pytest.raises(EpidemiaError, match="has no country as a condition"):
         map_of(results, "epidemia_low_nsduh_heroin_ever_by_age")

@@ -357,7 +357,7 @@ def draw_map(table: pd.DataFrame) -> Any:
         ("p", table, "Share of the answer"),
         ("error", table[table["error"].notna()], "Answer minus truth"),
     ):
-        by = alt.Facet("who:N", title=title, sort=None)
+        by = alt.Facet("who:N", title=title, sort=[*dict.fromkeys(rows["who"])])
         one = shade_map(colour).properties(width=380, height=185, data=_data(rows))
         parts.append(one.facet(facet=by, columns=2))
     both = alt.vconcat(*parts).resolve_scale(color="independent")
