@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,27 @@ def files_of(results: Results) -> dict[str, str]:
 
 
 def make_model_page(
-    results: Results, model: str, can_open: Any, made: Any, start: Start, colours: Any
+    results: Results,
+    model: str,
+    can_open: Collection[str],
+    made: Mapping[str, Finding],
+    start: Start,
+    colours: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the contents of a model's page, apart from the tables of findings."""
+    """Return the contents of a model's page, apart from the tables of findings.
+
+    Parameters
+    ----------
+    results : Results
+    model : str
+    can_open : collection of str
+        Tasks that have a page.
+    made : mapping of str to Finding
+        ``leaderboard``, ``tilt`` and ``pairs``.
+    start : Start
+    colours : mapping of str to str
+        By name of a run.
+    """
     own = keep_runs(results, results.runs.index[results.runs["model"] == model])
     scores = own.scores[own.scores["value"].notna()]
     scores = scores[np.array([of.benchmark.of_surveys for of in leaves_of(scores)], bool)]
@@ -206,7 +224,9 @@ def _ends(own: Results, scores: pd.DataFrame, said: Any, *more: Any) -> list[dic
     ]
 
 
-def _make_task(own: Results, row: Any, can_open: Any, colours: Any) -> dict[str, Any]:
+def _make_task(
+    own: Results, row: Any, can_open: Collection[str], colours: Mapping[str, str]
+) -> dict[str, Any]:
     """Return a task with the truth and the model's answer over its conditions."""
     name, svg, answer = in_way(row["task"], row["way"]), "", ""
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
