@@ -293,8 +293,8 @@ def _bars(chart: Chart, table: pd.DataFrame, place: Any, colour: dict[str, Any])
 def _area(chart: Chart, table: pd.DataFrame, place: Any, _: dict[str, Any]) -> list[Any]:
     """The distribution of replicates, with labelled anchors."""
     y = alt.Y("density:Q", title="Bootstrap samples", axis=alt.Axis(labels=False))
-    drawn = _only("mark == 'replicate'").transform_density(chart.x, as_=[chart.x, "density"])
-    anchors = _only("mark == 'anchor'").encode(x=place["x"])
+    drawn = _only("label == null").transform_density(chart.x, as_=[chart.x, "density"])
+    anchors = _only("label != null").encode(x=place["x"])
     text: Any = {"angle": 270, "align": "right", "baseline": "bottom", "dy": -3, "dx": -4}
     return [
         drawn.mark_area(color=BLUE, opacity=0.35).encode(x=place["x"], y=y),
