@@ -321,11 +321,14 @@ def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
         return models._describe_kind(pd.DataFrame(lines | more), "m")[0]
 
     assert kind(0.58, 0.62) == (
-        "It understates differences between people: slope 0.60 ± 0.01 over 6 questions, where 1 is "
-        "right."
+        "On average it understates differences between people: slope 0.60 ± 0.01 over 6 questions, "
+        "where 1 is right."
     )
-    words = [kind(*ends).split(" differences")[0] for ends in ((0, 0.02), (1.1, 1.2), (0.5, 1.1))]
-    assert words == ["It has no idea of", "It overstates", "It neither over- nor understates"]
+    words = [
+        kind(*ends).partition(" differences")[0].removeprefix("On average it ")
+        for ends in ((0, 0.02), (1.1, 1.2), (0.5, 1.1))
+    ]
+    assert words == ["has no idea of", "overstates", "neither over- nor understates"]
     assert "people about right: slope 1.05" in kind(1.04, 1.06)
     results = read_runs([made.runs / "mean"])
     (name,) = results.runs["model"]

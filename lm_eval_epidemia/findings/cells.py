@@ -265,11 +265,11 @@ def distribution(results: Results, task: str) -> Finding:
     return replace(every, name="distribution", table=every.table[largest & ~guesses])
 
 
-def curve(results: Results, task: str) -> Finding:
-    """The first answer of a task over the levels of its only condition; as for `cells_of`.
+def curve(results: Results, task: str, place: int = 0) -> Finding:
+    """The first answer of a task, or another, over the levels of its only condition.
 
-    ``rank`` is a condition's place: as listed, or by share, if there are many without an order,
-    such as countries.
+    As for `cells_of`; ``rank`` is a condition's place: as listed, or by share, if there are many
+    without an order, such as countries.
 
     Raises
     ------
@@ -283,8 +283,8 @@ def curve(results: Results, task: str) -> Finding:
         raise EpidemiaError(f"{task} has several conditions, so it has no curve")
     rank = np.arange(len(truth.given))
     if len(rank) > LISTED and not find_variables(truth)[given[0]].ordered:
-        rank = np.argsort(np.argsort(truth.p[:, 0], kind="stable"))
-    table = every.table[every.table["place"] == 0]
+        rank = np.argsort(np.argsort(truth.p[:, place], kind="stable"))
+    table = every.table[every.table["place"] == place]
     table = table.assign(rank=rank[table["cell"]])
     return replace(every, name="curve", table=table)
 

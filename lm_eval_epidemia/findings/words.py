@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from lm_eval_epidemia.ask.prompts import Wording, find_variables, join_phrases
-from lm_eval_epidemia.benchmarks import Benchmark
+from lm_eval_epidemia.benchmarks import Benchmark, list_leaves
 from lm_eval_epidemia.benchmarks.benchmark import TaskEntry
 from lm_eval_epidemia.core.paths import read_yaml
 from lm_eval_epidemia.estimate.store import GroundTruth
@@ -48,6 +48,11 @@ def describe_question(entry: TaskEntry, vintage: str = "", level: str = "") -> s
     names = "|".join(WORDS["names"])
     said = re.sub(rf"\b(?!(?:{names})\b)[A-Z][a-z]+\b", lambda of: of[0].lower(), asked)
     return f"{said[:1].upper()}{said[1:]} ({where})"
+
+
+def name_task(task: str) -> str:
+    """Return what a task asks, by its name; a name that is none of ours as it is."""
+    return describe_question(list_leaves()[task].entry) if task in list_leaves() else task
 
 
 def describe_group(group: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import vl_convert
 
-from lm_eval_epidemia.findings.words import plain_name, reword
+from lm_eval_epidemia.findings.words import name_task, plain_name, reword
 from lm_eval_epidemia.report.figures import Axis, Chart
 from lm_eval_epidemia.report.render import cut_text
 
@@ -103,7 +103,7 @@ def name_in_words(chart: Chart, table: pd.DataFrame) -> pd.DataFrame:
         if _is_number(table, axis):
             is_kept = table.get("split", pd.Series("", table.index)) == "kept"  # a line across
             table = table[np.isfinite(table[axis].astype(float)) | is_kept]
-    ways = {"group": plain_name, "survey": str.upper}
+    ways = {"group": plain_name, "survey": str.upper, "task": name_task}
     table = table.assign(**{of: table[of].map(say) for of, say in ways.items() if of in table})
     if chart.mark != "line" or not chart.colour or table[chart.colour].nunique() > FEW:
         return table
@@ -159,14 +159,16 @@ def _axis(chart: Chart, table: pd.DataFrame, axis: str, name: str = "") -> Any:
     name, title = name or getattr(chart, axis), own.title or None
     if not _is_number(table, name):
         long = axis == "x" and table[name].astype(str).str.len().max() > 3
-        limit = 0 if name == "who" else 200
+        limit = 0 if name == "who" else 320
         how = alt.Axis(labelLimit=limit, labelAngle=-40 if long else alt.Undefined)
         return channel(f"{name}:N", title=title, sort=None, axis=how)
     if own.ends == "%":
         how = alt.Axis(format="%", tickCount=5)
         whole = alt.Scale(domain=[0, 1]) if chart.mark != "line" else alt.Scale(nice=5)
         return channel(f"{name}:Q", title=title, axis=how, scale=whole)
-    scale = alt.Scale(type="log") if own.ends == "log" else alt.Scale(zero=False, padding=8)
+    scale = (
+        alt.Scale(type="log") if own.ends == "log" else alt.Scale(zero=False, padding=8, nice=False)
+    )
     return channel(f"{name}:Q", title=title or name.replace("_", " "), scale=scale)
 
 

@@ -217,6 +217,10 @@ def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
 
 def render_table(finding: Finding, files: Mapping[str, str]) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
+    settings, common = finding.table.get("settings", pd.Series(dtype=str)).replace("", None), ""
+    if settings.nunique() == 1 and len(settings) > 1:
+        finding = replace(finding, table=finding.table.drop(columns="settings"))
+        common = f'<p class="note">All runs: {escape(settings.dropna().iloc[0])}.</p>'
     shown = for_people(finding, whole=True)
     places = range(len(shown.titles))
     kinds = ["" if shown.is_text(place) else ' class="number"' for place in places]
@@ -229,10 +233,9 @@ def render_table(finding: Finding, files: Mapping[str, str]) -> Markup:
         cells = zip(row, columns, strict=True)
         texts = (f"<td{kind}>{_cell(text, title, files)}</td>" for text, (title, kind) in cells)
         rows += f"<tr>{''.join(texts)}</tr>\n"
-    return Markup(
-        f'<div class="wide" tabindex="0"><table data-sortable><thead><tr>{head}</tr></thead>\n'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
+    table = f"<thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>"
+    wide = f'<div class="wide" tabindex="0"><table data-sortable>{table}</table></div>'
+    return Markup(common + wide)
 
 
 def _cell(text: str, title: str, files: Mapping[str, str]) -> str:

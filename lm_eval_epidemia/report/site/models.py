@@ -31,7 +31,7 @@ from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, TaskAnswers, sample_f
 from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
-SHOWN = 4
+SHOWN = 3
 
 #: An answer is visibly wrong if it is so far off for so large a part of the people.
 FAR, MANY = 0.1, 0.02
@@ -132,7 +132,8 @@ def _describe_kind(tilt: pd.DataFrame, model: str) -> list[str]:
         kind, right = "gets", " about right"
     (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
     over = f"over {plural(int(line['tasks']), 'question')}"
-    return [f"It {kind} differences between people{right}: slope {slope} {over}, where 1 is right."]
+    says = f"On average it {kind} differences between people{right}: slope {slope}"
+    return [f"{says} {over}, where 1 is right."]
 
 
 def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[str, Any]]:
@@ -142,8 +143,8 @@ def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[st
         return []
     off = find_topics(own, [int(asked["run"].iloc[0])], group).iloc[:, 0].dropna()
     of = [getattr(leaf.entry.declared, "outcome", None) for leaf in leaves_of(asked)]
-    say = describe_outcome
-    return [{"what": say(str(x)), "size": of.count(x), "mean": mean} for x, mean in off.items()]
+    rows = [{"topic": x, "size": of.count(x), "mean": mean} for x, mean in off.items()]
+    return [{"what": describe_outcome(str(row["topic"])), **row} for row in rows]
 
 
 def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[dict[str, Any]]:
@@ -165,7 +166,7 @@ def _rank_people(answered: Mapping[tuple[int, LeafKey], TaskAnswers]) -> list[di
 def _rank(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Return means by error; what a single question tells comes after what several do."""
     means = rows.groupby("what", sort=False)["off"].agg(["mean", "size"]).reset_index()
-    means = means.assign(several=means["size"] > 1).sort_values("mean", ascending=False)
+    means = means.assign(topic="", several=means["size"] > 1).sort_values("mean", ascending=False)
     return means.sort_values("several", ascending=False, kind="stable").to_dict("records")
 
 
@@ -186,13 +187,14 @@ def _list_runs(runs: pd.DataFrame, board: Finding) -> list[dict[str, Any]]:
 
 
 def _list_others(pairs: pd.DataFrame, runs: pd.DataFrame, own: pd.DataFrame) -> Any:
-    """Return whom a model is compared with, over the tasks that both were asked."""
+    """Return whom a model is compared with, over all the tasks that both were asked."""
     names = runs.set_index(["model", "settings"])["name"].to_dict()
     keys = pairs[["model", "settings"]].itertuples(index=False, name=None)
     both = pairs.assign(mine=[names[key] for key in keys])
     turned = both.rename(columns={"mine": "other", "other": "mine"})
     both = pd.concat([both, turned.assign(difference=-turned["difference"])])
-    both = both[both["mine"].isin(own["name"])]
+    # Groups that were compared together come first.
+    both = both[both["mine"].isin(own["name"])].drop_duplicates(["mine", "other"])
     says = format_column(both, "difference", Column(digits=1, signed=True, error="error"))
     return both.assign(says=says).to_dict("records")
 
@@ -217,6 +219,7 @@ def _ends(own: Results, scores: pd.DataFrame, said: Any, *more: Any) -> list[dic
     far = {asked for (_, asked), of in said.items() if _is_far(of, asked)}
     best = best.loc[[key not in far for key in zip(best["task"], best["way"], strict=True)]]
     best = best.sort_values(["low", "value"], ascending=False)[:half]
+    best = best.sort_values("value", ascending=False)
     return [
         {"end": end, "tasks": [_make_task(own, row, *more) for row in of.to_dict("records")]}
         for end, of in (("least", worst), ("best", best))
@@ -232,7 +235,11 @@ def _make_task(
     entry, run = list_leaves()[name].entry, keep_runs(own, [row["run"]])
     made, _ = collect_answers(run, lambda asked: asked == (row["task"], row["way"]))
     if made and len(entry.declared.given) == 1:
-        table = curve(run, name).table.sort_values("rank", kind="stable", ignore_index=True)
+        # The answer in which it is most wrong.
+        (said,), truth = made.values(), WAYS[row["way"]].load(row["task"])
+        off = truth.weights[said.cells] @ np.abs(said.q - truth.p[said.cells])
+        table = curve(run, name, int(off.round(9).argmax())).table
+        table = table.sort_values("rank", kind="stable", ignore_index=True)
         table["given"], answer = table["condition"], table["answer"].iloc[0]
         cells = table[table["kind"] == "survey"].reset_index(drop=True)
         answers = table[table["model"].isin(run.runs["model"])].assign(who="", run=0)

@@ -91,9 +91,16 @@ def make_tasks_page(results: Results, write: Callable[[str, str, Any], None]) ->
             }
         )
     facets = pd.DataFrame([task["facets"] for task in listed])
-    names = [*dict.fromkeys(scores.sort_values("kind", kind="stable")["name"])]
+    # Models first, and of these who was asked most.
+    by_name = scores.assign(other=scores["kind"] != "run").groupby("name", sort=False)
+    asked_most = by_name.agg(other=("other", "first"), size=("value", "count"))
+    order = asked_most.sort_values(["other", "size"], ascending=[True, False], kind="stable")
+    names = [*order.index]
     known = {task["name"]: task["scores"] for task in listed if task["scores"]}
-    titles = {task["name"]: task["title"] for task in listed if task["name"] in known}
+    titles = {}
+    for task in (task for task in listed if task["name"] in known):
+        way = task["facets"]["way"]
+        titles[task["name"]] = task["title"] + ("" if way == "letters" else f", {way}")
     of_tasks = {task: [of.get(name) for name in names] for task, of in known.items()}
     return {
         "tasks": listed,
@@ -282,7 +289,7 @@ def _find_worst(own: TaskAnswers, low: Array, high: Array) -> list[int]:
 
 def specifications(mapped: bool) -> dict[str, Any]:
     """Return the figures of the task page, which take their rows from its script."""
-    drawn = {name: SCRIPTED[name] for name in ("curve", "points")}
+    drawn = {name: SCRIPTED[name] for name in ("curve", "groups", "points")}
     if mapped:
         for name, colour in (("shares", "p"), ("errors", "error")):
             one = charts.shade_map(colour).properties(width=640, height=310).to_dict()

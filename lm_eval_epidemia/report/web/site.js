@@ -121,6 +121,8 @@ window.epidemia = (() => {
         language: { search: "Filter:" },
       });
     }
+    // The keyboard scrolls what is wider than its place.
+    document.querySelectorAll(".dt-layout-full").forEach((box) => { if (box.scrollWidth > box.clientWidth) box.tabIndex = 0; });
     document.documentElement.dataset.ready = "yes";
     document.dispatchEvent(new Event("tables-ready"));
   }
@@ -133,29 +135,45 @@ window.epidemia = (() => {
     }));
     const chosen = document.getElementById("chosen");
     chosen?.addEventListener("change", () => {
-      const run = Number(chosen.value || chosen.options[1].value), column = read("compared").indexOf(run) + 1;
-      document.body.style.setProperty("--chosen", chosen.selectedOptions[0].dataset.colour ?? "");
+      const option = chosen.options[chosen.selectedIndex || 1], { label, colour } = option.dataset;
+      const run = Number(option.value), column = read("compared").indexOf(run) + 1;
+      document.body.style.setProperty("--chosen", colour);
+      document.querySelectorAll(".board tr").forEach((row) => row.classList.toggle("chosen", chosen.value !== "" && row.dataset.run === chosen.value));
       document.querySelectorAll(".tile").forEach((tile, n) => {
         const line = read("lines")[n][run], place = read("tiles")[n].indexOf(run);
         for (const of of [".every_marks path", ".worst_marks path"]) tile.querySelectorAll(of).forEach((path, at) => path.classList.toggle("chosen", at === place));
         const [where, who] = tile.querySelectorAll("p > *");
         if (line) [where.textContent, who.textContent] = line;
         who.classList.toggle("chosen", place > 0);
+        const link = new URLSearchParams(tile.hash.slice(1));
+        link.set("model", label);
+        link.delete("cell");
+        tile.hash = link;
       });
       if (!column || !tables.topics) return;
       tables.topics.order([column, "desc"]).draw();
       document.querySelectorAll("#topics :is(th, td)").forEach((cell) => cell.classList.toggle("chosen", cell.cellIndex === column));
-      document.getElementById("least").textContent = chosen.options[chosen.selectedIndex || 1].text;
+      document.getElementById("least").textContent = option.text;
     });
+    // Browsers keep what was chosen when a reader comes back.
+    addEventListener("pageshow", () => { if (chosen?.value) chosen.dispatchEvent(new Event("change")); });
   }
+
+  const PICKED = ["#0072B2", "#D55E00", "#009E73", "#B8639A"];
 
   // Marks of many models are grey, but for up to four that are chosen.
   function pick() {
     document.querySelectorAll(".pick").forEach((box) => box.addEventListener("change", () => {
       const every = [...box.querySelectorAll("input")], chosen = every.filter((one) => one.checked);
-      every.forEach((one) => { one.disabled = !one.checked && chosen.length > 3; });
+      const taken = new Map();
+      // Its own colour, or one that no other chosen model has.
+      chosen.forEach((one) => taken.set(one.value, [one.dataset.colour, ...PICKED].find((colour) => ![...taken.values()].includes(colour))));
+      every.forEach((one) => {
+        one.disabled = !one.checked && chosen.length > 3;
+        one.parentElement.style.color = taken.get(one.value) ?? "";
+      });
       box.parentElement.querySelectorAll("svg :has(> title)").forEach((mark) => {
-        const colour = chosen.find((one) => one.value === mark.textContent)?.dataset.colour ?? "";
+        const colour = taken.get(mark.textContent) ?? "";
         for (const ink of ["fill", "stroke"]) if (mark.getAttribute(ink) === "#808080") mark.style[ink] = colour;
         if (colour) mark.parentElement.append(mark);
       });

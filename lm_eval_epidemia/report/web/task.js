@@ -4,7 +4,7 @@
 
 (() => {
   const { script, read, make, percent, figure, INK } = window.epidemia;
-  const GREY = "#808080", FEW = 4;
+  const GREY = "#808080", FEW = 4, ROWS = 24;
   const received = {};
   epidemia.receive = (name, data) => { received[name] = whole(data); };
 
@@ -66,7 +66,7 @@
     if (state().task !== task) return;
     // The one asked for, or the best whose answers are here: they are listed so.
     const { models } = received[task], by = (fits) => models.find(fits);
-    show(received[task], by((one) => one.name === model) ?? by((one) => one.q && one.kind === "run" && !one.old) ?? by((one) => one.q) ?? models[0] ?? NOBODY);
+    show(received[task], by((one) => one.name === model) ?? by((one) => one.q && one.kind === "run" && !one.old) ?? by((one) => one.kind === "run" && !one.old) ?? by((one) => one.q) ?? models[0] ?? NOBODY);
   }
 
   const rowOf = (one, cell) => (one.q === null ? -1 : one.cells === null ? cell : one.cells.indexOf(cell));
@@ -102,7 +102,7 @@
         ...data.variables.map((variable, v) => choose(`condition-${v}`, plain(variable), pairs([...new Set(data.given.map((labels) => labels[v]))]), data.given[cell][v], (label) => go({ cell: nearest(v, label), answer }))),
         choose("answer", "answer", data.levels.map((level, i) => [i, level]), answer, (value) => go({ answer: Number(value), cell }))),
       ...(data.map ? [make("div", { id: "on-map" })] : []),
-      make("figure", {}, make("div", { id: "over", "data-tall": "", style: `--tall:${data.ordered ? 23 : 27}rem` }), caption(view)),
+      make("figure", {}, make("div", { id: "over", "data-tall": "", style: `--tall:${data.ordered ? 23 : isGroups(data) ? 4 + 2.1 * places(data).length : 27}rem` }), caption(view)),
       downloads(view),
       make("h2", {}, `Every answer, of ${people(data, cell)}`),
       answers(view),
@@ -125,21 +125,25 @@
     return survey + (q === null ? "" : `${other}${whole_(q)}.`);
   }
 
+  // A few conditions, or answers, without an order have a row each.
+  const places = ({ given, levels }) => (given.length === 1 ? levels : given);
+  const isGroups = (data) => !data.ordered && places(data).length <= ROWS;
+
   function caption({ data, model, others, also }) {
     const grey = others.length - also.length;
     const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "hue", style: `--dot:${inPage(colour(one))}` }, one.name));
-    const reads = data.ordered ? "The band is the survey's 95 % interval." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
-    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, tap or point at a line for its name, draw up to three in colour from the list below.` : ""}`);
+    const reads = data.ordered ? "The band is the survey's 95 % interval." : isGroups(data) ? "Upright lines: the survey, in its 95 % interval; grey ones: knows averages only." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
+    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, tap or point at one for its name, draw up to three in colour from the list below.` : ""}`);
   }
 
   // The picture: a curve over conditions that have an order, else answers against the survey.
   async function draw({ data, model, cell, answer, others, also }) {
     const rows = [], alone = data.given.length === 1;
-    const places = (alone ? data.levels : data.given).map((_, i) => (alone ? [0, i] : [i, answer]));
+    const marks = places(data).map((_, i) => (alone ? [0, i] : [i, answer]));
     const label = (at) => (alone ? data.levels[at] : data.given[at].join(", "));
     const add = (who, kind, colour, share) => {
       const line = { who, colour, values: [] };
-      places.forEach(([at, level], i) => {
+      marks.forEach(([at, level], i) => {
         const value = share(at, level), truth = data.p[at][level];
         if (value === null) return;
         line.values[i] = value;
@@ -153,23 +157,26 @@
     others.filter((one) => !also.includes(one)).forEach((one) => add(one.name, "ghost", GREY, (at, level) => said(one, at, level)));
     const drawn = [...also].reverse().concat(model.q ? [model] : []).map((one) => add(one.model === model.model && one !== model ? one.name : one.model, "model", colour(one), (at, level) => said(one, at, level)));
     const range = (values) => `${percent(Math.min(...values))} to ${percent(Math.max(...values))}`;
-    const shares = places.map(([at, level]) => data.p[at][level]);
+    const shares = marks.map(([at, level]) => data.p[at][level]);
     const says = `Share of “${data.levels[answer]}”: survey from ${range(shares)}${model.q ? `, ${model.name} from ${range(drawn.at(-1).values.filter((x) => x !== undefined))}` : ""}`;
-    const element = document.getElementById("over"), specification = read(data.ordered ? "figure-curve" : "figure-points");
-    if (data.ordered) {
+    const element = document.getElementById("over"), specification = read(data.ordered ? "figure-curve" : isGroups(data) ? "figure-groups" : "figure-points");
+    if (isGroups(data)) {
+      specification.height = 30 + 34 * marks.length;
+      add("survey", "survey", INK, (at, level) => data.p[at][level]);
+    } else if (data.ordered) {
       const survey = add("survey", "survey", INK, (at, level) => data.p[at][level]);
       rows.push(...named([survey, ...drawn.reverse(), ...reference], specification.height, label(data.given.length - 1)));
       rows.push({ kind: "chosen", condition: label(cell) });
       specification.layer.at(-1).mark.limit = Math.min(270, element.clientWidth / 3.6);
     } else {
-      if (places.length < 13) rows.filter((row) => row.who === drawn.at(-1)?.who).forEach((row) => { row.label = row.condition; });
+      if (marks.length < 13) rows.filter((row) => row.who === drawn.at(-1)?.who).forEach((row) => { row.label = row.condition; });
       const every = rows.flatMap((row) => [row.truth, row.value]);
       for (const end of [Math.min(...every), Math.max(...every)]) rows.push({ kind: "alike", colour: GREY, truth: end, value: end });
     }
     // A layer without rows would have a scale without ends.
     specification.layer = specification.layer.filter((layer) => rows.some((row) => layer.transform[0].filter.includes(`'${row.kind}'`)));
     const shown = await figure(element, specification, rows, says);
-    shown?.addEventListener("click", (_, item) => { if (item?.datum?.cell >= 0) go({ cell: item.datum.cell, answer }); });
+    shown?.addEventListener("click", (_, item) => { if (item?.mark.marktype !== "line" && item?.datum?.cell >= 0) go({ cell: item.datum.cell, answer }); });
     element.shown = shown;
     element.rows = rows.filter((row) => row.condition !== undefined && !row.at);
   }
@@ -244,13 +251,14 @@
         make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
     const at = (place, text) => make("span", { style: `left:${place}%` }, (place > 30 && place < 60) || place % 100 === 0 ? text : make("u", {}, text));
-    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, averages < 2 ? "0, averages" : "0"), ...(averages > 12 && averages < 84 ? [at(averages, "averages")] : []), at(100, "100"));
+    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, averages < 2 ? "0, averages" : "0"), ...(averages > 12 && averages < 76 ? [at(averages, "averages")] : []), at(100, "100"));
     const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
     const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
     if (common.length) made.push(make("p", { class: "note" }, "All of these: ", ...common.flatMap((word) => [chip(word), " "])));
-    if (model.worth !== null) made.push(make("p", { id: "worth" }, worth(data, model)));
-    if (silent.length) made.push(make("details", {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads(), silent.map(row))));
+    if (model.worth !== null && model.score > 0) made.push(make("p", { id: "worth" }, worth(data, model)));
+    const none = !data.models.some((one) => one.kind === "run" && !silent.includes(one));
+    if (silent.length) made.push(make("details", none ? { open: "" } : {}, make("summary", {}, `0.0 ± 0.0: ${silent.length} more`), table("silent", heads(), silent.map(row))));
     return made;
   }
 
