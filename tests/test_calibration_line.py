@@ -12,7 +12,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import part_of
 from lm_eval_epidemia.benchmarks.observation.other_scales import compare_on_scales, fit_tilt
 from lm_eval_epidemia.benchmarks.observation.respondents import simulate_answers
 from lm_eval_epidemia.estimate import store
-from lm_eval_epidemia.score.calibration_line import fit_line, log_odds, moments
+from lm_eval_epidemia.score.calibration_line import fit_differences, fit_line, log_odds, moments
 from lm_eval_epidemia.score.joint import joint_error
 from lm_eval_epidemia.surveys import fresh
 from lm_eval_epidemia.surveys.catalogue import find_record, records
@@ -57,6 +57,23 @@ def test_what_is_0_or_1_is_as_far_as_the_survey_can_tell():
     np.testing.assert_allclose(quarters, 4 / 3 / MANY, atol=4 * EPS)
     # A stored replicate can miss 0 by a step.
     assert np.isfinite(log_odds(np.array([[-0.001, 1.001]]), np.array([1e4]))).all()
+
+
+def test_differences_between_cells_leave_out_what_all_have_in_common():
+    """Cells of weight .5, truth .2 and .6, answers .3 and .5: .04 / .08.
+
+    With 10 people each, .5 (.32 + .48) / 10 = .04 of the .08 is noise. Who knows averages only
+    knows no difference, but which answers are rare.
+    """
+    weights, p = np.array([0.5, 0.5]), np.array([[0.2, 0.8], [0.6, 0.4]])
+    q, many = np.array([[0.3, 0.7], [0.5, 0.5]]), np.full(2, math.inf)
+    assert fit_differences([(weights, p, q, many)]).value == pytest.approx(0.5)
+    assert fit_differences([(weights, p, q, np.full(2, 10.0))]).value == pytest.approx(1)
+    averages = np.broadcast_to(weights @ p, p.shape)
+    found = fit_differences([(weights, p, averages, many), (weights, p, p, many)])
+    assert found == pytest.approx((0.5, 0.5))  # left out, one by one: 1 and 0
+    assert math.isnan(fit_differences([(weights, q[:1].repeat(2, 0), q, many)]).value)
+    assert math.isnan(fit_differences([]).value)
 
 
 def test_it_is_weighted_least_squares():

@@ -38,6 +38,7 @@ from lm_eval_epidemia.report.figures import CHARTS, save
 from lm_eval_epidemia.report.site import build_site, models, tasks
 from lm_eval_epidemia.results.choose import keep_runs
 from lm_eval_epidemia.results.decode import LeafKey
+from lm_eval_epidemia.results.samples import TaskAnswers
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
 from lm_eval_epidemia.surveys.draft.drafting import draft_record
@@ -313,34 +314,34 @@ def test_titles_and_people_are_said_in_words():
 
 
 def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
-    """A line's slope decides the words; errors are shares of probability at wrong answers."""
+    """What differences between groups come to decides the words; one who knows none has 0."""
+    key, truth = LeafKey(COCAINE, "letters"), store.load_truth(COCAINE)
+    by_race = LeafKey("epidemia_low_nsduh_cocaine_ever_by_race", "letters")
 
-    def kind(low, high):
-        lines = {"slope": [(low + high) / 2], "slope_low": [low], "slope_high": [high]}
-        more = {"model": ["m"], "task": [None], "tasks": [6], "slope_error": [0.01]}
-        return models._describe_kind(pd.DataFrame(lines | more), "m")[0]
+    def kind(slope):
+        asked = {0: key, 1: by_race}
+        said = {}
+        for run, of in asked.items():
+            known = store.load_truth(of.task)
+            q = known.weights @ known.p + slope * (known.p - known.weights @ known.p)
+            said[run, of] = TaskAnswers([*range(len(q))], q, None, 0.0)
+        (text,) = models._describe_kind(said, "epidemia_low")
+        return text
 
-    assert kind(0.58, 0.62) == (
-        "On average it understates differences between people: slope 0.60 ± 0.01 over 6 questions, "
-        "where 1 is right."
-    )
-    words = [
-        kind(*ends).partition(" differences")[0].removeprefix("On average it ")
-        for ends in ((0, 0.02), (1.1, 1.2), (0.5, 1.1))
-    ]
-    assert words == ["has no idea of", "overstates", "neither over- nor understates"]
-    assert "people about right: slope 1.05" in kind(1.04, 1.06)
+    assert re.match(r"It understates differences between people\. .* differ by 6\.\d ± ", kind(0.6))
+    assert kind(0.0).startswith("It has no idea of differences between people")
+    assert kind(1.5).startswith("It overstates differences between people")
+    assert kind(1.0).startswith("It gets differences between people about right")
     results = read_runs([made.runs / "mean"])
     (name,) = results.runs["model"]
-    found = {finding: find(finding)(results) for finding in ("tilt", "leaderboard", "pairs")}
+    found = {finding: find(finding)(results) for finding in ("leaderboard", "pairs")}
     start = make_start(results)
     page = models.make_model_page(results, name, {}, found, start, {})
     assert re.match(r"(\d+) of 100 on single conditions; [a-z ]+ gets \1\.$", page["says"][0])
     topics = {of["what"]: of["mean"] for of in page["wrong"]["topics"]}
     assert topics == {describe_outcome(of): off for of, off in start.topics.iloc[:, 0].items()}
     # A high score hides no large error.
-    key = LeafKey(COCAINE, "letters")
-    truth, rows = store.load_truth(COCAINE), {of["what"]: of for of in page["wrong"]["people"]}
+    rows = {of["what"]: of for of in page["wrong"]["people"]}
     # Who knows averages only is off by the distance of each age from the average.
     off = 100 * np.abs(truth.p[:, 0] - truth.weights @ truth.p[:, 0])
     at = [given for (given,) in truth.given].index("65 or older")

@@ -328,9 +328,10 @@ def find_topics(results: Results, runs: Sequence[int], group: str) -> pd.DataFra
     """Return the mean error of each run in each outcome of a group, most wrong first.
 
     An error is half the sum of absolute differences, as a mean over people, in points: what has to
-    be moved from one answer to another.
+    be moved from one answer to another. The survey's own error is taken off, where it is known.
     """
-    scores = mean.add_metrics(results.scores, ("l1",))
+    scores = mean.add_metrics(results.scores, ("l1", "l1_population"))
+    scores["l1"] = scores["l1_population"].clip(lower=0).fillna(scores["l1"])
     scores = scores[scores["run"].isin(runs) & (scores["group"] == group)]
     outcomes = [getattr(of.entry.declared, "outcome", None) for of in leaves_of(scores)]
     scores = scores.assign(outcome=outcomes, error=100 * scores["l1"] / 2)

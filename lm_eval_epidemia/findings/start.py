@@ -78,6 +78,8 @@ class Question(NamedTuple):
     ----------
     task, survey, title, answer : str
         `answer` is the drawn level (empty if "Yes").
+    level : int
+        Its place among the answers.
     cells : DataFrame
         By level of the condition (``given``): ``truth``, ``low``, ``high``, and ``average``.
     answers : dict of int to ndarray
@@ -90,6 +92,7 @@ class Question(NamedTuple):
     survey: str
     title: str
     answer: str
+    level: int
     cells: pd.DataFrame
     answers: dict[int, Any]
     worth: float
@@ -308,6 +311,6 @@ def _measure(asked: LeafKey, answers: dict[int, Any]) -> Question | None:
     cells = pd.DataFrame({name: of[:, at] for name, of in columns.items()})
     cells.insert(0, "given", [given for (given,) in truth.given])
     answer = truth.levels[at].removeprefix("Yes")
-    about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry, answer), answer
+    about = in_way(*asked), truth.survey, describe_task(leaf(asked).entry, answer), answer, at
     says = {run: q[:, at] for run, q in answers.items()}
     return Question(*about, cells, says, float(worth[at]), float(off[:, at].min()))

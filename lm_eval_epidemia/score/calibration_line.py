@@ -207,3 +207,41 @@ def fit_line(tasks: Sequence[Moments]) -> CalibrationLine:
         for sample, (of_x, of_xx, of_xy) in moved.items()
     }
     return CalibrationLine(float(tilt), float(slope), draws, float(x), float(variance - all_noise))
+
+
+class Slope(NamedTuple):
+    """How much answers differ where the truth differs by 1; with its standard error."""
+
+    value: float
+    error: float
+
+
+def fit_differences(tasks: Sequence[tuple[Array, Array, Array, Array]]) -> Slope:
+    """Return how much answers differ between cells where the truth does, question by question.
+
+    Least squares within each answer of each task, without what sampling adds to the variance of p:
+    ``sum w (p - mean p) (q - mean q) / (sum w (p - mean p)^2 - sum w p (1 - p) / n)``. Other than
+    in `fit_line`, it does not help to know that some answers are rare. The error is the
+    jackknife's, over tasks.
+
+    Parameters
+    ----------
+    tasks : sequence of (weights, p, q, n)
+        Shapes (C,), (C, K), (C, K) and (C,); n is infinite without sampling error.
+
+    Returns
+    -------
+    Slope
+        NaN if the truth varies no more than its noise.
+    """
+    sums = np.zeros((len(tasks), 2))
+    for row, (weights, p, q, n) in zip(sums, tasks, strict=True):
+        apart = p - weights @ p
+        noise = weights @ (p * (1 - p) / n[:, None])
+        row[:] = (weights @ (apart * q)).sum(), (weights @ apart**2 - noise).sum()
+    both, spread = sums.sum(axis=0) if len(tasks) else (math.nan, math.nan)
+    if not spread > FLAT:
+        return Slope(math.nan, math.nan)
+    rest = (both - sums[:, 0]) / (spread - sums[:, 1]) if len(tasks) > 1 else np.array([math.nan])
+    error = math.sqrt((len(rest) - 1) / len(rest) * ((rest - rest.mean()) ** 2).sum())
+    return Slope(float(both / spread), error if len(tasks) > 1 else math.nan)

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from lm_eval_epidemia.benchmarks import WAYS, in_way, list_leaves
 from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.core.errors import plural
-from lm_eval_epidemia.findings.cells import collect_answers, curve
+from lm_eval_epidemia.findings.cells import collect_answers, curve, join_truth
 from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.headline import find_topics
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
@@ -28,6 +28,7 @@ from lm_eval_epidemia.results.decode import LeafKey, leaf, leaves_of, to_printab
 from lm_eval_epidemia.results.documents import decode_line
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import NOT_A_SAMPLE, TaskAnswers, sample_file
+from lm_eval_epidemia.score.calibration_line import fit_differences
 from lm_eval_epidemia.score.joint import own_errors
 
 #: How many tasks are drawn at either end.
@@ -71,7 +72,7 @@ def make_model_page(
     can_open : collection of str
         Tasks that have a page.
     made : mapping of str to Finding
-        ``leaderboard``, ``tilt`` and ``pairs``.
+        ``leaderboard`` and ``pairs``.
     start : Start
     colours : mapping of str to str
         By name of a run.
@@ -96,7 +97,7 @@ def make_model_page(
         "name": model,
         "published": published,
         "says": _describe_rank(made["leaderboard"].table, own, scores["run"].unique(), group)
-        + _describe_kind(made["tilt"].table, model),
+        + _describe_kind(said, group),
         "missing": unknown and not published,
         "ends": _ends(own, scores, said, can_open, colours),
         "wrong": {"topics": _rank_topics(own, scores, group), "people": _rank_people(said)},
@@ -118,22 +119,24 @@ def _describe_rank(board: pd.DataFrame, own: Results, run: Sequence[int], group:
     return []
 
 
-def _describe_kind(tilt: pd.DataFrame, model: str) -> list[str]:
-    """Say in words what kind of wrong a model is, by its calibration line."""
-    lines = tilt[(tilt["model"] == model) & tilt["task"].isna() & tilt["slope"].notna()]
-    if lines.empty:
+def _describe_kind(answered: Mapping[tuple[int, LeafKey], TaskAnswers], group: str) -> list[str]:
+    """Say in words what kind of wrong a model is about differences between people."""
+    tasks = []
+    for (_, asked), own in answered.items():
+        if leaf(asked).group == group:
+            part, said = join_truth(asked, own)
+            tasks.append((part.weights, part.p, said.q, part.truth.n_eff[part.complete]))
+    slope = fit_differences(tasks)
+    if not slope.error >= 0:
         return []
-    line = lines.sort_values("tasks", ascending=False, kind="stable").iloc[0]
-    low, high = line["slope_low"], line["slope_high"]
-    kinds = ["understates", "neither over- nor understates", "overstates"]
-    kind = kinds[1 + int(low > 1) - int(high < 1)]
-    kind, right = "has no idea of" if high < 0.1 else kind, ""
-    if 0.9 <= line["slope"] <= 1.1:  # a precise line may exclude 1 by very little
-        kind, right = "gets", " about right"
-    (slope,) = format_column(lines.loc[[line.name]], "slope", Column(digits=2, error="slope_error"))
-    over = f"over {plural(int(line['tasks']), 'question')}"
-    says = f"On average it {kind} differences between people{right}: slope {slope}"
-    return [f"{says} {over}, where 1 is right."]
+    far, reach = 10 * slope.value, REACH * slope.error
+    kind = "has no idea of" if slope.value + reach < 0.1 else "gets"
+    if kind == "gets" and abs(slope.value - 1) > max(reach, 0.1):
+        kind = "understates" if slope.value < 1 else "overstates"
+    right = " about right" if kind == "gets" else ""
+    by = f"{far:.1f} ± {10 * slope.error:.1f}"
+    where = "Where groups of people differ by 10 percentage points, its answers differ by"
+    return [f"It {kind} differences between people{right}. {where} {by}."]
 
 
 def _rank_topics(own: Results, scores: pd.DataFrame, group: str) -> list[dict[str, Any]]:

@@ -58,7 +58,8 @@ def _make_tile(
     answers = answers.melt("given", var_name="run").assign(who=lambda x: x["run"].map(who))
     answers["worst"] = answers["given"] == cells["given"].loc[answers["run"].map(worst)].to_numpy()
     first = next(run for run in (*who, *of.answers) if run in of.answers)
-    address = {"task": of.task, "model": labels[first], "cell": worst[first]}
+    place = {"cell": worst[first], "answer": of.level}
+    address = {"task": of.task, "model": labels[first], **place}
     drawing = charts.draw_small(cells.assign(says=charts.SAID + where + ": " + says), answers)
     svg = Markup(charts.to_page_svg(drawing, f"{of.title}. {''.join(lines[first])}"))
     tile = {"question": of, "svg": svg, "href": f"task.html#{urlencode(address)}"}

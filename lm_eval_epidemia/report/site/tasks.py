@@ -268,7 +268,7 @@ def _list_answers(
         "name": row["name"],
         **{key: row[key] for key in ("model", "settings", "kind")},
         **{key: True for key in ("old", "tuned", "part") if row[key]},
-        "worst": own and _find_worst(own, *ends),
+        "worst": own and _find_worst(own, store.load_truth(asked.task).p, *ends),
         **{key: round(x, digits) for key, (x, digits) in numbers.items() if math.isfinite(x)},
         "diagnostics": {key: round(x, 4) for key, x in more.items() if math.isfinite(x)},
         "q": own and "".join(PAIRS[x] for x in _packed(own.q, 1_000)),
@@ -279,10 +279,14 @@ def _list_answers(
     return shown if anchors == everywhere else {**shown, "anchors": anchors}
 
 
-def _find_worst(own: TaskAnswers, low: Array, high: Array) -> list[int]:
-    """Return the condition and the answer that a run misses by most, beyond sampling error."""
-    # Of two answers that are as far off, the first.
-    off = np.maximum(low[own.cells] - own.q, own.q - high[own.cells]).round(9)
+def _find_worst(own: TaskAnswers, p: Array, low: Array, high: Array) -> list[int]:
+    """Return the condition and the answer that a run misses by most, beyond sampling error.
+
+    If it misses none by more than that, by which it is furthest off.
+    """
+    off = np.maximum(low[own.cells] - own.q, own.q - high[own.cells])
+    off = off if off.max() > 0 else np.abs(own.q - p[own.cells])
+    off = off.round(9)  # of two answers that are as far off, the first
     row, answer = np.unravel_index(off.argmax(), off.shape)
     return [int(own.cells[row]), int(answer)]
 

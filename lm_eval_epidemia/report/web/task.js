@@ -262,10 +262,12 @@
     return made;
   }
 
-  // How many interviews of random people would be as far from the survey.
-  function worth({ given }, { model, worth: n }) {
-    if (n >= 1e7) return `No number of interviews would be closer to the survey than ${model}.`;
-    const size = n < given.length ? `fewer than ${given.length} interviews, one per condition` : `about ${n.toLocaleString("en")} interviews`;
+  // How many interviews of random people would be as far from the survey: no fewer than can be told,
+  // and no more than it has itself.
+  function worth(data, { model, worth: n }) {
+    const own = data.n.reduce((sum, one) => sum + one, 0), least = 10 * data.given.length, say = (x) => x.toLocaleString("en");
+    if (own && n >= own) return `${model} is about as close as the survey's own ${say(own)} interviews allow.`;
+    const size = n < least ? `fewer than ${say(Math.min(least, own || least))} interviews, ten per condition` : `about ${say(n)} interviews`;
     return `${model} is worth ${size}: so many random people would be as far from the survey.`;
   }
 
