@@ -113,6 +113,7 @@ def _write_pages(folder: Path, results: Results) -> None:
     for name, finding in made.items():
         if len(finding.table) and name not in PAGES["no_page"]:
             says = (find(name).__doc__ or "").splitlines()[0]
+            says = "" if says == f"{finding.title}." else says
             listed[name] = f"finding-{name}.html", finding.title, says
     first, kept = make_headline(results, board=board), models.collect_replies(results)
     said, menu = {board.benchmark.name: board.sentences[0] for board in first.boards}, PAGES["menu"]

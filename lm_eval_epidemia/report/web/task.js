@@ -250,8 +250,8 @@
         make("td", {}, make("span", { class: "named" }, one.q ? draw : "", name, ...(file ? [make("a", { href: file, class: "quiet", "aria-label": `The page of ${one.model}` }, "page")] : [])), ...chips.flatMap((one) => [one, " "])),
         make("td", {}, dot), ...cells([number(one.score, 1) + (one.error === null || one.score === null ? "" : ` ± ${number(one.error, 1)}`), percent(said(one, cell, answer))]));
     };
-    const at = (place, text) => make("span", { style: `left:${place}%` }, (place > 30 && place < 60) || place % 100 === 0 ? text : make("u", {}, text));
-    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, averages < 2 ? "0, averages" : "0"), ...(averages > 12 && averages < 76 ? [at(averages, "averages")] : []), at(100, "100"));
+    const at = (place, text, more = "") => make("span", { style: `left:${place}%` }, text, make("u", {}, more));
+    const ends = () => make("span", { class: "ends", title: "score from 0 to 100; the tick: knows averages only" }, at(0, "0", averages < 2 ? ", averages" : ""), ...(averages > 12 && averages < 76 ? [at(averages, "", "averages")] : []), at(100, "100"));
     const heads = () => ["Model", ends(), "score#", "this answer#"];
     const silent = data.models.filter((one) => one !== model && !one.q && one.score !== null && one.score + (one.error ?? 0) < 0.05);
     const made = [table("scores", heads(), data.models.filter((one) => !silent.includes(one)).map(row))];
