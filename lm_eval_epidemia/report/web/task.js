@@ -85,7 +85,7 @@
     const cell = asked.cell >= 0 && asked.cell < data.given.length ? asked.cell : worst;
     const answer = asked.answer >= 0 && asked.answer < data.levels.length ? asked.answer : asked.cell >= 0 ? 0 : missed;
     const others = data.models.filter((one) => one.q && one !== model);
-    const also = others.filter((one) => (asked.also.length ? asked.also.includes(one.name) : others.length < FEW)).slice(0, FEW - 1);
+    const also = others.filter((one) => (asked.also.length ? asked.also.includes(one.name) : others.length < FEW && one.kind !== "respondent")).slice(0, FEW - 1);
     const view = { data, model, cell, answer, others, also, q: said(model, cell, answer) };
     const focused = document.activeElement?.id;
     // A choice that is not there opens the nearest that has it.
@@ -133,7 +133,7 @@
     const grey = others.length - also.length;
     const keys = data.ordered ? [] : [...also, ...(model.q ? [model] : [])].map((one) => make("span", { class: "hue", style: `--dot:${inPage(colour(one))}` }, one.name));
     const reads = data.ordered ? "The band is the survey's 95 % interval." : isGroups(data) ? "Upright lines: the survey, in its 95 % interval; grey ones: knows averages only." : "On the dashed line the answer is the survey's; lines are the survey's 95 % intervals, dots in a row who knows averages only.";
-    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other model${grey === 1 ? "" : "s"}, tap or point at one for its name, draw up to three in colour from the list below.` : ""}`);
+    return make("figcaption", {}, ...keys, `${reads}${grey ? ` Grey: ${grey} other${grey === 1 ? "" : "s"}, tap or point at one for its name, draw up to three in colour from the list below.` : ""}`);
   }
 
   // The picture: a curve over conditions that have an order, else answers against the survey.
