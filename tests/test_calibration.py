@@ -238,6 +238,18 @@ def test_one_model_in_several_types_of_questions(runs):
     assert table("wordings", runs).empty and table("typed", runs / "choice").empty
 
 
+def test_each_type_of_questions_is_held_against_choices_over_its_own_tasks(
+    tmp_path, tmp_path_factory
+):
+    tasks = [MARIJUANA, HEROIN, "epidemia_low_gss_political_view_by_sex"]
+    for typed in ("", "yes-no", "score"):
+        how = {"model_args": "kind=noisy,noise=0.5", "metadata": {"typed": typed}}
+        copied_run(tmp_path_factory, tmp_path / f"asked-{typed}", tasks, **how)
+    found = table("typed", tmp_path)
+    assert [*found["typed"]] == ["choice", "yes-no", "all", "choice", "score", "all"]
+    assert [*found["tasks"]] == [2, 2, 2, 1, 1, 1]
+
+
 def test_a_task_without_truth_here_is_left_out_of_types_of_questions(runs, monkeypatch):
     results, here = read_results([runs]), store.list_available()
     monkeypatch.setattr(store, "list_available", lambda: {MARIJUANA: here[MARIJUANA]})

@@ -55,6 +55,20 @@ def test_a_headline_compares_the_best_with_averages_and_the_next(said):
     assert said.runs["wording"][start.compared[0]] == ""
 
 
+def test_the_best_is_the_first_row_whichever_run_of_a_model_is_newer(tmp_path):
+    for name, score, dtype, stamp in (
+        ("twice", 80.0, "float32", "2026-01-01"),
+        ("twice", 20.0, "bfloat16", "2026-02-01"),
+        ("once", 60.0, "bfloat16", "2026-01-01"),
+    ):
+        how = {"config": {"model_dtype": f"torch.{dtype}"}}
+        write(tmp_path / f"{name}-{dtype}", dict.fromkeys(SET, (score, 1.0)), name, stamp, **how)
+    start = make_start(read_runs([tmp_path]))
+    assert start.sentences[0].startswith("twice knows these surveys best: 80 of 100")
+    assert start.sentences[1].startswith("once comes second with 60")
+    assert start.compared == [*start.panels[0].rows["run"][:2]] == start.unknown
+
+
 def test_who_answered_another_set_stands_apart_and_who_is_not_ranked_says_why(said):
     whole, part = make_start(said).panels
     assert whole.title == f"{NSDUH}: 3 of 63 questions, single condition (such as age)"

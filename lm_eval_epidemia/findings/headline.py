@@ -188,6 +188,8 @@ def _verdict(runs: pd.DataFrame, run: pd.Series) -> str:
     other, verdict = runs.loc[run["other"]], run["verdict"]
     better = f"is shown {verdict.replace('here', 'in these tasks')} than"
     ways = [of["settings"] or "the default" for of in (run, other)]
+    if ways[0] == ways[1]:
+        ways = ["one way", "another"]
     apart = f" ({ways[0]}, not {ways[1]})" if verdict == "not compared" else ""
     return f"{run['model']} {WORDS['verdicts'].get(verdict, better)} {other['model']}{apart}"
 
@@ -411,7 +413,8 @@ def _suggest_next(results: Results, boards: Sequence[Board], folders: Sequence[P
     if boards[0].benchmark.predicts:
         return "Next: run epidemia_low,epidemia_high; a quick look predicts but does not rank."
     where = f"--show {WORDS['further'][boards[0].benchmark.name]}"
-    names = runs["model"][runs["kind"] == "run"].unique()[:2].tolist()
+    fit = (runs["kind"] == "run") & (runs["verdict"] != "not compared")
+    names = runs["model"][fit].unique()[:2].tolist()
     if len(names) > 1:
         pair, listed = shlex.join(names), shlex.join(map(str, folders))
         if len(pair) > LONGEST or any(name.startswith("-") for name in names):

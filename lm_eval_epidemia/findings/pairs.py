@@ -36,6 +36,7 @@ from lm_eval_epidemia.results.choose import (
 from lm_eval_epidemia.results.decode import LeafKey
 from lm_eval_epidemia.results.read import Results
 from lm_eval_epidemia.results.samples import TaskAnswers
+from lm_eval_epidemia.surveys.catalogue import all_tasks
 
 #: With more runs than this, only neighbours in rank are compared.
 MOST_PAIRS_OF = 20
@@ -270,11 +271,16 @@ def vary(name: str, setting: str) -> Callable[[Results], Finding]:
             made, _ = collect_answers(keep_runs(results, kept["run"]))
             for group in sort_compared([*kept["group"]]):
                 of_group = kept[kept["group"] == group]
-                rows += _compare_values(of_group, setting, made)
+                # Another type of questions fits other tasks: each is held against the usual one.
+                usual, *others = SETTINGS[setting].values()
+                sets = [(usual, x) for x in others] if setting == "typed" else [(usual, *others)]
+                for values in sets:
+                    of_values = of_group[of_group["asked"].isin(values)]
+                    rows += _compare_values(of_values, setting, made)
         rows = [{setting: row.pop("asked"), **row} for row in rows]
-        unknown = (
-            sorted({*scores["task"]} - {*store.list_available()}) if setting == "typed" else []
-        )
+        differ = setting == "typed" and value.nunique() > 1
+        asked = {*scores["task"]} & {*all_tasks()} if differ else set()
+        unknown = sorted(asked - {*store.list_available()})
         says = f"{few(unknown)}: left out, no ground truth here: epidemia groundtruth build"
         return make_finding(name, rows, runs, [says] if unknown else [])
 

@@ -21,9 +21,11 @@ from lm_eval_epidemia.findings.compare import compare_scores
 from lm_eval_epidemia.findings.headline import KNOWN, choose_runs, find_topics, share_of
 from lm_eval_epidemia.findings.pairs import comparable_scores
 from lm_eval_epidemia.findings.words import WORDS, describe_group, describe_outcome, describe_task
+from lm_eval_epidemia.results.choose import own_scores
 from lm_eval_epidemia.results.decode import LeafKey, leaf
 from lm_eval_epidemia.results.naming import without_kind
 from lm_eval_epidemia.results.read import Results
+from lm_eval_epidemia.results.samples import sample_file
 from lm_eval_epidemia.score import score as scoring
 from lm_eval_epidemia.score.estimates import interval
 from lm_eval_epidemia.surveys.catalogue import all_tasks, find_record, records
@@ -115,6 +117,8 @@ class Start(NamedTuple):
         Runs of the first panel, one per model, the best first.
     drawn : list of int
         Those whose answers are in the questions; others, if none of them has any.
+    unknown : list of int
+        Compared runs without any answer in their files.
     questions : list of Question
     topics : DataFrame
         A row per outcome, a column per compared run: mean error in percentage points.
@@ -124,6 +128,7 @@ class Start(NamedTuple):
     panels: list[Panel]
     compared: list[int]
     drawn: list[int]
+    unknown: list[int]
     questions: list[Question]
     topics: pd.DataFrame
 
@@ -139,9 +144,10 @@ def make_start(results: Results, board: pd.DataFrame | None = None) -> Start:
     board = leaderboard.leaderboard_table(results) if board is None else board
     panels = _make_panels(results, board[board["run"] >= 0])
     if not panels or not panels[0].benchmark.of_surveys:
-        return Start([], panels, [], [], [], pd.DataFrame())
+        return Start([], panels, [], [], [], [], pd.DataFrame())
     first = panels[0].rows
-    compared = [*first["run"][(first["why"] == "") & first["usual"]]] or [*first["run"]]
+    ranked = first[first["why"] == ""]
+    compared = [*(ranked if len(ranked) else first).drop_duplicates("model")["run"]]
     first = first.set_index("run").loc[compared]
     topics = find_topics(results, compared, first["group"].iloc[0])
     trained = {run for of in panels for run in of.rows["run"][of.rows["trained"]]}
@@ -151,7 +157,18 @@ def make_start(results: Results, board: pd.DataFrame | None = None) -> Start:
         far = f"“{describe_outcome(str(least)).lower()}”: {off:.0f} percentage points"
         worst = _say_worst(first["name"], questions)
         sentences.append(worst or f"{first['name'].iloc[0]} is furthest off on {far}.")
-    return Start(sentences, panels, compared, drawn, questions, topics)
+    unknown = _find_unknown(results, compared)
+    return Start(sentences, panels, compared, drawn, unknown, questions, topics)
+
+
+def _find_unknown(results: Results, runs: Sequence[int]) -> list[int]:
+    """Return the runs of which no file holds an answer."""
+    asked = own_scores(results)
+    asked = asked[asked["run"].isin(runs)]
+    keys = [LeafKey(*of) for of in zip(asked["task"], asked["way"], strict=True)]
+    rows = zip(asked["run"], asked["file"], keys, asked["said"], strict=True)
+    known = {run for run, file, of, said in rows if isinstance(said, str) or sample_file(file, of)}
+    return [run for run in runs if run not in known]
 
 
 def _make_panels(results: Results, rows: pd.DataFrame) -> list[Panel]:
@@ -248,7 +265,8 @@ def _say_worst(names: pd.Series, questions: Sequence[Question]) -> str:
         says, truth = of.answers[best][at := of.find_worst(best)], of.cells["truth"][at]
         event = words.say_event(store.load_truth(of.task), at, of.answer or "Yes")
         text = f"{even}{names[best]} says that {says:.0%} of {event}; the survey says {truth:.0%}."
-        errors += [(abs(says - truth), text)] if 0 < len(event.split()) <= MOST_WORDS else []
+        can = 0 < len(event.split()) <= MOST_WORDS and f"{says:.0%}" != f"{truth:.0%}"
+        errors += [(abs(says - truth), text)] if can else []
     return max(errors)[1] if errors else ""
 
 

@@ -17,7 +17,7 @@ from lm_eval_epidemia.benchmarks.prior.quantities.families import FAMILIES
 from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.findings.cells import collect_answers, curve, join_truth
 from lm_eval_epidemia.findings.finding import Column, Finding
-from lm_eval_epidemia.findings.headline import find_topics
+from lm_eval_epidemia.findings.headline import find_topics, share_of
 from lm_eval_epidemia.findings.mean import REACH, add_metrics
 from lm_eval_epidemia.findings.start import Start
 from lm_eval_epidemia.findings.words import WORDS, describe_outcome, describe_question, plain_name
@@ -38,6 +38,9 @@ SHOWN = 3
 FAR, MANY = 0.1, 0.02
 
 ORDINALS = ["First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth"]
+
+#: What tells a run of a leaderboard, and its limit.
+WHOSE = ["model", "settings", "limit"]
 
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
@@ -108,14 +111,17 @@ def make_model_page(
 
 def _describe_rank(board: pd.DataFrame, own: Results, run: Sequence[int], group: str) -> list[str]:
     """Say what place a run has in a group, its score, and what knowing only averages gets."""
-    rows = board[board["group"] == group].merge(own.runs.loc[[*run], ["model", "settings"]])
+    rows = board[board["group"] == group].merge(
+        own.runs.loc[[*run]].reindex(columns=WHOSE).fillna("")
+    )
     for row in rows.dropna(subset="value").itertuples():
         place = f"Rank {row.rank}: " if row.rank_among > 1 else ""
         if place and row.rank_best == row.rank_worst <= len(ORDINALS):
             place = f"{ORDINALS[int(row.rank_best) - 1]} of {row.rank_among:.0f}: "
         plain = plain_name(group).replace("single condition", "single conditions")
         known = f"; knowing only averages gets {row.averages:.0f}" if row.averages >= 0 else ""
-        return [f"{place}{row.value:.0f} of 100 on {plain}{known}."]
+        asked = share_of(row.tasks, group) + (f" under --limit {row.limit}" if row.limit else "")
+        return [f"{place}{row.value:.0f} of 100 on {plain}{asked}{known}."]
     return []
 
 
@@ -123,7 +129,7 @@ def _describe_kind(answered: Mapping[tuple[int, LeafKey], TaskAnswers], group: s
     """Say in words what kind of wrong a model is about differences between people."""
     tasks = []
     for (_, asked), own in answered.items():
-        if leaf(asked).group == group:
+        if leaf(asked).group == group and len(own.cells) > 1:
             part, said = join_truth(asked, own)
             tasks.append((part.weights, part.p, said.q, part.truth.n_eff[part.complete]))
     slope = fit_differences(tasks)
