@@ -337,7 +337,8 @@ def test_a_model_is_wrong_in_words_by_topic_and_by_people(made):
     found = {finding: find(finding)(results) for finding in ("leaderboard", "pairs")}
     start = make_start(results)
     page = models.make_model_page(results, name, {}, found, start, {})
-    assert re.match(r"(\d+) of 100 on single conditions; [a-z ]+ gets \1\.$", page["says"][0])
+    says = r"(\d+) of 100 on single conditions \(\d of 63 tasks\); [a-z ]+ gets \1\.$"
+    assert re.match(says, page["says"][0])
     topics = {of["what"]: of["mean"] for of in page["wrong"]["topics"]}
     assert topics == {describe_outcome(of): off for of, off in start.topics.iloc[:, 0].items()}
     # A high score hides no large error.

@@ -42,6 +42,9 @@ ORDINALS = ["First", "Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "
 #: What tells a run of a leaderboard, and its limit.
 WHOSE = ["model", "settings", "limit"]
 
+#: A slope that is known less precisely says nothing.
+VAGUE = 0.4
+
 #: A mean that says nothing: the score was cut at 0.
 SILENT = "0.0 ± 0.0"
 
@@ -133,7 +136,7 @@ def _describe_kind(answered: Mapping[tuple[int, LeafKey], TaskAnswers], group: s
             part, said = join_truth(asked, own)
             tasks.append((part.weights, part.p, said.q, part.truth.n_eff[part.complete]))
     slope = fit_differences(tasks)
-    if not slope.error >= 0:
+    if not REACH * slope.error < VAGUE:
         return []
     far, reach = 10 * slope.value, REACH * slope.error
     kind = "has no idea of" if slope.value + reach < 0.1 else "gets"
@@ -247,7 +250,7 @@ def _make_task(
         # The answer in which it is most wrong.
         (said,), truth = made.values(), WAYS[row["way"]].load(row["task"])
         off = truth.weights[said.cells] @ np.abs(said.q - truth.p[said.cells])
-        table = curve(run, name, int(off.round(9).argmax())).table
+        table = curve(run, name, int(off.round(5).argmax())).table
         table = table.sort_values("rank", kind="stable", ignore_index=True)
         table["given"], answer = table["condition"], table["answer"].iloc[0]
         cells = table[table["kind"] == "survey"].reset_index(drop=True)
