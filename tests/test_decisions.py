@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import REPOSITORY, evaluate
-from decision_servers import deciding, hashed
+from decision_servers import SAYS, Handler, deciding, hashed
 from pydantic import TypeAdapter
 from test_choice_api import EVEN, KEY, SEVERAL
 
@@ -92,6 +92,17 @@ def test_each_server_is_read_exactly(kind, path):
                 assert (low <= true).all() and (true <= high).all() and (low < high).all()
         assert lm.served.form == FORM_OF[kind, path]
         assert not any("Authorization" in headers for headers in server.gets)
+
+
+def test_a_server_in_python_is_not_taken_for_mlx(monkeypatch):
+    monkeypatch.setitem(SAYS, "jev", {"/v1/models": {"object": "list", "data": [{"id": "any"}]}})
+    monkeypatch.setattr(Handler, "server_version", "BaseHTTP/0.6")
+    wrong = {"rename": "Elsewhere"}
+    with deciding("jev", fault=lambda asked, times: asked.state not in PROBED and wrong) as server:
+        lm = model(server)
+        with pytest.raises(EpidemiaError) as raised:
+            ask(lm, QUESTIONS["choice"])
+    assert lm.served.checked["server"] == "not known" and "MLX" not in str(raised.value)
 
 
 def spoilt(asked, times):

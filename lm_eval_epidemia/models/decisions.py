@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served
-from lm_eval_epidemia.models.server_kinds import VLLM
+from lm_eval_epidemia.models.server_kinds import MLX, OTHER, VLLM
 from lm_eval_epidemia.models.server_replies import BadReply, Declined, Filtered
 
 #: The version of how a prompt is split into what is given and what is asked (`TypedQuestion`).
@@ -348,9 +348,11 @@ class ServedDecisions(Served):
     def _find_form(self) -> None:
         """Find the form by the first of the probes, and ask all of them twice."""
         url, name, said = self.endpoint.url, self._tried[0], {}
-        self.found = self.endpoint.until(
+        found = self.endpoint.until(
             lambda: server_kinds.find_server(url, "auto", self.endpoint.verify), url
         )
+        # MLX-LM, told by Python's HTTP header alone, takes no decisions.
+        self.found = found._replace(server=OTHER) if found.server is MLX else found
         # Twice: an answer may be spoilt.
         for name in self._tried * 2 if len(self._tried) > 1 else ():
             try:
