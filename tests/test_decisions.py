@@ -3,8 +3,10 @@
 import json
 import math
 import re
+import sqlite3
 from collections import Counter
 from functools import cache
+from itertools import chain, count, repeat
 from types import SimpleNamespace
 
 import numpy as np
@@ -392,6 +394,33 @@ def test_a_spoilt_first_answer_does_not_choose_another_form(kind):
         lm = model(server, "decisions")
         ask(lm, QUESTIONS["choice"])
     assert lm.served.form == FORM_OF[kind, "decisions"] and seen["all"] > 10
+
+
+def test_the_model_that_answers_is_recorded_and_no_cache_holds_that_of_another(tmp_path, caplog):
+    names, cache = iter(()), str(tmp_path / "answers")
+    with deciding("vllm", fault=lambda *_: {"reply": {"model": next(names)}, "p": ()}) as server:
+
+        def record(*told, **more):
+            nonlocal names
+            names = chain(*told)
+            return run(server, [EVEN], **more)["config"]["choice_decide"].get("answered_by")
+
+        def changes():
+            return [text for text in caplog.messages if "ask a server of one model" in text]
+
+        assert record(repeat("path/any")) == "path/any" and not changes()
+        assert record(repeat(None)) is None
+        again = {"use_cache": cache, "more": ",max_cost_tokens=1500"}
+        with pytest.raises(EpidemiaError, match="max_cost_tokens"):
+            record(repeat("path/any"), **again)
+        (file,) = map(sqlite3.connect, tmp_path.iterdir())
+        held = [*file.iterdump()]
+        with pytest.raises(EpidemiaError, match=r"answers of path/any, but OTHER answers now: g"):
+            record(repeat("OTHER"), use_cache=cache)
+        assert held == [*file.iterdump()] and not changes()
+        both = record(repeat("path/any", 11), map(str, count()), use_cache=cache)
+        assert both == "0 and path/any" and len(changes()) == 1
+        assert record(use_cache=cache) == both
 
 
 def test_a_run_stops_at_its_budget_and_goes_on(tmp_path):

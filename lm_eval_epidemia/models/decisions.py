@@ -310,6 +310,8 @@ class ServedDecisions(Served):
         self.has_mass = False
         #: Answers that choose another option than the likeliest.
         self.contradicted = 0
+        #: Names of the models that answered, the first of them first.
+        self.models: tuple[str, ...] = ()
 
     @property
     def is_ready(self) -> bool:
@@ -338,6 +340,7 @@ class ServedDecisions(Served):
         more: dict[str, Any] = {"prompt_format_version": self._format} if self._format else {}
         of_answers = {"digits": self.digits, "label_mass": self.has_mass}
         more |= {"contradicted": self.contradicted} if self.contradicted else {}
+        more |= {"answered_by": " and ".join(self.models)} if self.models else {}
         return {**super().checked, **more, **(of_answers if self.is_ready else {})}
 
     def ask(self, prompt: Prompt) -> PromptAnswer:
@@ -416,12 +419,23 @@ class ServedDecisions(Served):
                 self._decimals[asked.type] = max(self._decimals[asked.type], decimals)
                 self.has_mass |= decided.mass is not None
                 self._hold_against(decided, asked)
+                self._note_model(reply.get("model"))
                 if isinstance(told := reply.get("prompt_format_version"), (str, int)):
                     self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
             return decided
 
         # A token is at least a byte.
         return self.post(body, read, self.longest if self.form else len(str(body).encode()))
+
+    def _note_model(self, told: Any) -> None:
+        """Note which model answered; warn where a second one does."""
+        name = self.endpoint.scrubbed(told) if isinstance(told, str) else ""
+        # Not more than two: a server may write another name into every answer.
+        if name and name not in self.models and len(self.models) < 2:
+            self.models += (name,)
+            if len(self.models) > 1:
+                which, url = " and ".join(self.models), self.endpoint.url
+                _logger.warning("epidemia: %s answers as %s: ask a server of one model", url, which)
 
     def _hold_against(self, decided: Decision, asked: TypedQuestion) -> None:
         """Count an answer that chooses another option than its probabilities do."""
