@@ -243,6 +243,20 @@ def test_respondents_score_as_they_do_without_a_server(place, respondent, typed)
     assert info["digits"] == (2 if kind == "jev" else None) and info["repeatable"]
 
 
+def test_rounded_decisions_are_called_rounded_and_nothing_is_said_of_letters(caplog):
+    tasks = [EVEN, SEVERAL, ORDERED]
+    with deciding("jev", digits=1, p=Respondent(tasks, "truth")) as server:
+        found = run(server, tasks)["results"]
+    effects = [row["unseen_effect,none"] for row in found.values()]
+    *said, last = [text for text in caplog.messages if "round" in text or "letter" in text]
+    assert min(effects) > 1 and "more tasks have this problem (rounded probabilities)" in last
+    assert all("rounded to 1 digits" in text and "letter" not in text for text in said)
+    assert any(
+        f"by up to {effects[0]:.1f} points. Use a server that shows more digits" in text
+        for text in said
+    )
+
+
 def test_levels_are_asked_as_a_score_in_their_order():
     with deciding("sglang", p=Respondent([ORDERED], "noisy", noise=0.7)) as server:
         found = run(server, [ORDERED], "decisions", metadata={"typed": "score"})

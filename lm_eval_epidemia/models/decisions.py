@@ -451,18 +451,15 @@ class ServedDecisions(Served):
 
     def _to_letters(self, decided: Decision, asked: TypedQuestion) -> PromptAnswer:
         """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""
-        half, total = _half(self._decimals[asked.type]), math.fsum(decided.p)
+        half, total = _half(digits := self._decimals[asked.type]), math.fsum(decided.p)
         mass = 1.0 if decided.mass is None else decided.mass
         likeliest = max(decided.p)
 
         def log(p: float) -> float:
             return math.log(p * mass / total) if p * mass > 0 else LOG_ZERO
 
-        letters = [
-            (
-                Within(log(p), log(p - half), log(min(p + half, 1.0)), True) if half else log(p),
-                p == likeliest,
-            )
-            for p in decided.p
-        ]
+        def bound(p: float) -> float:
+            return Within(log(p), log(p - half), log(min(p + half, 1.0)), True, digits)
+
+        letters = [(bound(p) if half else log(p), p == likeliest) for p in decided.p]
         return PromptAnswer(letters, asked.options[decided.p.index(likeliest)])
