@@ -3,15 +3,17 @@
 import json
 import math
 import re
+import sqlite3
 from collections import Counter
 from functools import cache
+from itertools import chain, count, repeat
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import yaml
 from conftest import REPOSITORY, evaluate
-from decision_servers import deciding, hashed
+from decision_servers import SAYS, Handler, deciding, hashed
 from pydantic import TypeAdapter
 from test_choice_api import EVEN, KEY, SEVERAL
 
@@ -92,6 +94,17 @@ def test_each_server_is_read_exactly(kind, path):
                 assert (low <= true).all() and (true <= high).all() and (low < high).all()
         assert lm.served.form == FORM_OF[kind, path]
         assert not any("Authorization" in headers for headers in server.gets)
+
+
+def test_a_server_in_python_is_not_taken_for_mlx(monkeypatch):
+    monkeypatch.setitem(SAYS, "jev", {"/v1/models": {"object": "list", "data": [{"id": "any"}]}})
+    monkeypatch.setattr(Handler, "server_version", "BaseHTTP/0.6")
+    wrong = {"rename": "Elsewhere"}
+    with deciding("jev", fault=lambda asked, times: asked.state not in PROBED and wrong) as server:
+        lm = model(server)
+        with pytest.raises(EpidemiaError) as raised:
+            ask(lm, QUESTIONS["choice"])
+    assert lm.served.checked["server"] == "not known" and "MLX" not in str(raised.value)
 
 
 def spoilt(asked, times):
@@ -228,6 +241,20 @@ def test_respondents_score_as_they_do_without_a_server(place, respondent, typed)
     info = found["config"]["choice_decide"]
     assert info["letters_read_by"] == f"{FORM_OF[place]} decisions"
     assert info["digits"] == (2 if kind == "jev" else None) and info["repeatable"]
+
+
+def test_rounded_decisions_are_called_rounded_and_nothing_is_said_of_letters(caplog):
+    tasks = [EVEN, SEVERAL, ORDERED]
+    with deciding("jev", digits=1, p=Respondent(tasks, "truth")) as server:
+        found = run(server, tasks)["results"]
+    effects = [row["unseen_effect,none"] for row in found.values()]
+    *said, last = [text for text in caplog.messages if "round" in text or "letter" in text]
+    assert min(effects) > 1 and "more tasks have this problem (rounded probabilities)" in last
+    assert all("rounded to 1 digits" in text and "letter" not in text for text in said)
+    assert any(
+        f"by up to {effects[0]:.1f} points. Use a server that shows more digits" in text
+        for text in said
+    )
 
 
 def test_levels_are_asked_as_a_score_in_their_order():
@@ -381,6 +408,33 @@ def test_a_spoilt_first_answer_does_not_choose_another_form(kind):
         lm = model(server, "decisions")
         ask(lm, QUESTIONS["choice"])
     assert lm.served.form == FORM_OF[kind, "decisions"] and seen["all"] > 10
+
+
+def test_the_model_that_answers_is_recorded_and_no_cache_holds_that_of_another(tmp_path, caplog):
+    names, cache = iter(()), str(tmp_path / "answers")
+    with deciding("vllm", fault=lambda *_: {"reply": {"model": next(names)}, "p": ()}) as server:
+
+        def record(*told, **more):
+            nonlocal names
+            names = chain(*told)
+            return run(server, [EVEN], **more)["config"]["choice_decide"].get("answered_by")
+
+        def changes():
+            return [text for text in caplog.messages if "ask a server of one model" in text]
+
+        assert record(repeat("path/any")) == "path/any" and not changes()
+        assert record(repeat(None)) is None
+        again = {"use_cache": cache, "more": ",max_cost_tokens=1500"}
+        with pytest.raises(EpidemiaError, match="max_cost_tokens"):
+            record(repeat("path/any"), **again)
+        (file,) = map(sqlite3.connect, tmp_path.iterdir())
+        held = [*file.iterdump()]
+        with pytest.raises(EpidemiaError, match=r"answers of path/any, but OTHER answers now: g"):
+            record(repeat("OTHER"), use_cache=cache)
+        assert held == [*file.iterdump()] and not changes()
+        both = record(repeat("path/any", 11), map(str, count()), use_cache=cache)
+        assert both == "0 and path/any" and len(changes()) == 1
+        assert record(use_cache=cache) == both
 
 
 def test_a_run_stops_at_its_budget_and_goes_on(tmp_path):

@@ -25,19 +25,24 @@ class Within(float):
         Natural logarithms; `low` may be minus infinity.
     shown : bool
         Whether part of the probability was shown; False if all of it was assigned.
+    digits : int
+        Decimals that the server rounded to; -1 if it did not.
     """
 
     low: float
     high: float
     shown: bool
+    digits: int
 
-    def __new__(cls, value: float, low: float, high: float, shown: bool) -> Within:
+    def __new__(
+        cls, value: float, low: float, high: float, shown: bool, digits: int = -1
+    ) -> Within:
         logprob = super().__new__(cls, value)
-        logprob.low, logprob.high, logprob.shown = low, high, shown
+        logprob.low, logprob.high, logprob.shown, logprob.digits = low, high, shown, digits
         return logprob
 
     def __getnewargs__(self) -> tuple[Any, ...]:  # lm-eval's cache pickles answers
-        return float(self), self.low, self.high, self.shown
+        return float(self), self.low, self.high, self.shown, self.digits
 
 
 class Withheld(float):

@@ -26,7 +26,7 @@ from lm_eval_epidemia.core.errors import EpidemiaError
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served
-from lm_eval_epidemia.models.server_kinds import VLLM
+from lm_eval_epidemia.models.server_kinds import MLX, OTHER, VLLM
 from lm_eval_epidemia.models.server_replies import BadReply, Declined, Filtered
 
 #: The version of how a prompt is split into what is given and what is asked (`TypedQuestion`).
@@ -310,6 +310,8 @@ class ServedDecisions(Served):
         self.has_mass = False
         #: Answers that choose another option than the likeliest.
         self.contradicted = 0
+        #: Names of the models that answered, the first of them first.
+        self.models: tuple[str, ...] = ()
 
     @property
     def is_ready(self) -> bool:
@@ -338,6 +340,7 @@ class ServedDecisions(Served):
         more: dict[str, Any] = {"prompt_format_version": self._format} if self._format else {}
         of_answers = {"digits": self.digits, "label_mass": self.has_mass}
         more |= {"contradicted": self.contradicted} if self.contradicted else {}
+        more |= {"answered_by": " and ".join(self.models)} if self.models else {}
         return {**super().checked, **more, **(of_answers if self.is_ready else {})}
 
     def ask(self, prompt: Prompt) -> PromptAnswer:
@@ -348,9 +351,11 @@ class ServedDecisions(Served):
     def _find_form(self) -> None:
         """Find the form by the first of the probes, and ask all of them twice."""
         url, name, said = self.endpoint.url, self._tried[0], {}
-        self.found = self.endpoint.until(
+        found = self.endpoint.until(
             lambda: server_kinds.find_server(url, "auto", self.endpoint.verify), url
         )
+        # MLX-LM, told by Python's HTTP header alone, takes no decisions.
+        self.found = found._replace(server=OTHER) if found.server is MLX else found
         # Twice: an answer may be spoilt.
         for name in self._tried * 2 if len(self._tried) > 1 else ():
             try:
@@ -414,12 +419,23 @@ class ServedDecisions(Served):
                 self._decimals[asked.type] = max(self._decimals[asked.type], decimals)
                 self.has_mass |= decided.mass is not None
                 self._hold_against(decided, asked)
+                self._note_model(reply.get("model"))
                 if isinstance(told := reply.get("prompt_format_version"), (str, int)):
                     self._format = re.sub(r"[^\w.-]", "", str(told))[:20]
             return decided
 
         # A token is at least a byte.
         return self.post(body, read, self.longest if self.form else len(str(body).encode()))
+
+    def _note_model(self, told: Any) -> None:
+        """Note which model answered; warn where a second one does."""
+        name = self.endpoint.scrubbed(told) if isinstance(told, str) else ""
+        # Not more than two: a server may write another name into every answer.
+        if name and name not in self.models and len(self.models) < 2:
+            self.models += (name,)
+            if len(self.models) > 1:
+                which, url = " and ".join(self.models), self.endpoint.url
+                _logger.warning("epidemia: %s answers as %s: ask a server of one model", url, which)
 
     def _hold_against(self, decided: Decision, asked: TypedQuestion) -> None:
         """Count an answer that chooses another option than its probabilities do."""
@@ -435,18 +451,15 @@ class ServedDecisions(Served):
 
     def _to_letters(self, decided: Decision, asked: TypedQuestion) -> PromptAnswer:
         """Return what lm-eval takes: log-probabilities, of all tokens where `mass` is told."""
-        half, total = _half(self._decimals[asked.type]), math.fsum(decided.p)
+        half, total = _half(digits := self._decimals[asked.type]), math.fsum(decided.p)
         mass = 1.0 if decided.mass is None else decided.mass
         likeliest = max(decided.p)
 
         def log(p: float) -> float:
             return math.log(p * mass / total) if p * mass > 0 else LOG_ZERO
 
-        letters = [
-            (
-                Within(log(p), log(p - half), log(min(p + half, 1.0)), True) if half else log(p),
-                p == likeliest,
-            )
-            for p in decided.p
-        ]
+        def bound(p: float) -> float:
+            return Within(log(p), log(p - half), log(min(p + half, 1.0)), True, digits)
+
+        letters = [(bound(p) if half else log(p), p == likeliest) for p in decided.p]
         return PromptAnswer(letters, asked.options[decided.p.index(likeliest)])

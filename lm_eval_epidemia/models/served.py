@@ -394,7 +394,7 @@ class ServedLM(LM):
         # Of all: a run that goes on may have little left but what is declined.
         requests = sum(len(prompt.requests) for prompt in prompts) or 1
         in_all = len(prompts) * (1 + len(self.cache_hook.dbdict or ()) / requests)
-        seen, answered, written = False, 0, 0
+        seen, answered, written, noted = False, 0, 0, ""
         #: Not yet written: a model that never begins with a choice leaves nothing in the cache.
         held: list[tuple[Any, Any]] = []
 
@@ -404,15 +404,17 @@ class ServedLM(LM):
 
         def keep() -> list[BaseException]:
             """Write what has come; return what went wrong."""
-            nonlocal seen, answered, written
+            nonlocal seen, answered, written, noted
             ready = [future for future in under_way if future.done() and not future.cancelled()]
             good = [(under_way[each], each.result()) for each in ready if not each.exception()]
             declined.extend(reply for _, reply in good if reply.declined)
             held.extend(pair for prompt, reply in good for pair in take(prompt, reply))
             seen = seen or any(is_seen(reply) for _, reply in good)
             if seen and held:
-                if not written:
+                by = self.served.checked.get("answered_by", "")
+                if not written or by != noted:
                     self._note()
+                    noted = by
                 with explain_write(self.cache_hook.dbdict):
                     remember(self, held, kind)
                 held.clear()
@@ -469,10 +471,17 @@ class ServedLM(LM):
 
     def _note(self) -> None:
         """Write down how answers are read, and what the server reported, before any answer."""
-        file, read_by = self.cache_hook.dbdict, self.served.read_by
-        before = record_of(file).get("told", {}).get("letters_read_by", read_by)
-        ways = " and ".join(sorted({*before.split(" and "), read_by}))
-        told = {"letters_read_by": ways, **self.served.checked}
+        file = self.cache_hook.dbdict
+        told = {"letters_read_by": self.served.read_by, **self.served.checked}
+        before = {**told, **record_of(file).get("told", {})}
+        for name in {"letters_read_by", "answered_by"} & told.keys():
+            held, now = (of[name].split(" and ") for of in (before, told))
+            if name == "answered_by" and now[0] not in held:
+                raise EpidemiaError(
+                    f"{file.filename} holds answers of {before[name]}, but {now[0]} answers now: "
+                    "give another path for --use_cache"
+                )
+            told[name] = " and ".join(sorted({*held, *now}))
         write_note(file, self.served.variant, "letters", told)
 
     def _affordable(self, running: int) -> int:

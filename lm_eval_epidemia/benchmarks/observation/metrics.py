@@ -157,14 +157,17 @@ def bound_unseen(answers: Sequence[Any]) -> Unseen | None:
         return Unseen(float(np.mean(shared)), math.nan)
     name, hidden = way.named(answers[0].task), Unseen(float(np.mean(shared)), _effect(answers))
     if hidden.effect > MOST:
-        lacking = "rounded, or one spelling of a letter and not others"
-        if hidden.mass:
+        kind, better = "letters that were not shown", "accepts logprob_token_ids (vLLM)"
+        lacking = "one spelling of a letter and not others"
+        if (digits := max(p.digits for some in bounded for p in some)) >= 0:
+            kind, better = "rounded probabilities", "shows more digits"
+            lacking = f"rounded to {digits} digits"
+        elif hidden.mass:
             lacking = f"letters not shown have probability {hidden.mass:.2g}"
         notices.warn(
-            "letters that were not shown",
+            kind,
             f"{name}: the server does not show all of its probabilities ({lacking}), which may "
-            f"change the score by up to {hidden.effect:.1f} points. Use a server that shows more "
-            "digits or, asked for letters, accepts logprob_token_ids (vLLM)",
+            f"change the score by up to {hidden.effect:.1f} points. Use a server that {better}",
         )
     if hidden.mass > MOST_MASS and way.expects:
         notices.warn(
