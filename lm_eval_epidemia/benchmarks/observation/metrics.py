@@ -21,6 +21,7 @@ from lm_eval_epidemia.benchmarks.observation.measured import Measured, part_of
 from lm_eval_epidemia.benchmarks.observation.ways import WAYS
 from lm_eval_epidemia.core import notices
 from lm_eval_epidemia.core.distance import Array
+from lm_eval_epidemia.core.errors import plural
 from lm_eval_epidemia.score import collect
 from lm_eval_epidemia.score.joint import joint_error
 
@@ -161,7 +162,7 @@ def bound_unseen(answers: Sequence[Any]) -> Unseen | None:
         lacking = "one spelling of a letter and not others"
         if (digits := max(p.digits for some in bounded for p in some)) >= 0:
             kind, better = "rounded probabilities", "shows more digits"
-            lacking = f"rounded to {digits} digits"
+            lacking = f"rounded to {plural(digits, 'digit')}"
         elif hidden.mass:
             lacking = f"letters not shown have probability {hidden.mass:.2g}"
         notices.warn(
