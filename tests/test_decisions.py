@@ -250,7 +250,7 @@ def test_rounded_decisions_are_called_rounded_and_nothing_is_said_of_letters(cap
     effects = [row["unseen_effect,none"] for row in found.values()]
     *said, last = [text for text in caplog.messages if "round" in text or "letter" in text]
     assert min(effects) > 1 and "more tasks have this problem (rounded probabilities)" in last
-    assert all("rounded to 1 digit)" in text and "letter" not in text for text in said)
+    assert all("rounded to 1 digit" in text and "letter" not in text for text in said)
     assert any(
         f"by up to {effects[0]:.1f} points. Use a server that shows more digits" in text
         for text in said

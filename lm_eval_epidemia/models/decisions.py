@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from lm_eval_epidemia.ask.bounds import Within
 from lm_eval_epidemia.ask.responses import LOG_ZERO
 from lm_eval_epidemia.core import notices
-from lm_eval_epidemia.core.errors import EpidemiaError
+from lm_eval_epidemia.core.errors import EpidemiaError, plural
 from lm_eval_epidemia.models import server_kinds
 from lm_eval_epidemia.models.endpoint import Endpoint
 from lm_eval_epidemia.models.served import Prompt, PromptAnswer, Served
@@ -389,7 +389,7 @@ class ServedDecisions(Served):
         if self.apart is not None and self.apart > server_kinds.REPEATS:
             told.append(f"not repeatable: asked twice, it was {self.apart:.2f} apart")
         if self.digits is not None:
-            told.append(f"its probabilities are rounded to {self.digits} digits")
+            told.append(f"its probabilities are rounded to {plural(self.digits, 'digit')}")
         log = _logger.warning if len(told) > 1 else _logger.info
         log("epidemia: %s is %s; %s", self.endpoint.url, self.server or "a server", "; ".join(told))
 
