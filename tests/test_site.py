@@ -29,6 +29,7 @@ from lm_eval_epidemia.cli.report import read_runs
 from lm_eval_epidemia.estimate import build, store
 from lm_eval_epidemia.findings import FINDINGS, find
 from lm_eval_epidemia.findings.cells import collect_answers
+from lm_eval_epidemia.findings.finding import Column, Finding
 from lm_eval_epidemia.findings.start import make_start
 from lm_eval_epidemia.findings.words import describe_outcome, describe_question
 from lm_eval_epidemia.report import charts
@@ -290,6 +291,19 @@ def test_details_of_many_models_are_left_to_csv(made, monkeypatch):
     monkeypatch.setattr(building, "MOST_ROWS", 2)
     cut = building._cut(find("order-bias")(made.results))
     assert len(cut.table) == 2 and "rows after the first 2" in cut.left_out[-1]
+
+
+def test_settings_of_all_runs_are_said_once():
+    columns = {name: Column() for name in ("model", "settings", "value")}
+    rows = {"model": ["a", "b", "mean"], "kind": ["run", "run", "respondent"], "value": [1, 2, 3]}
+    for settings, common in (
+        (["x", "x", ""], True),
+        (["x", "", ""], False),
+        (["x", "y", ""], False),
+    ):
+        table = pd.DataFrame({**rows, "settings": settings})
+        text = building.render_table(Finding("n", "t", table, columns), {})
+        assert ("All runs: x." in text, "settings" in text) == (common, not common)
 
 
 def test_titles_and_people_are_said_in_words():

@@ -218,10 +218,11 @@ def _edges(graph: Any, intervened: str | None, _query: Any) -> str:
 
 def render_table(finding: Finding, files: Mapping[str, str]) -> Markup:
     """Write a finding as a sortable table; models are links to their pages."""
-    settings, common = finding.table.get("settings", pd.Series(dtype=str)).replace("", None), ""
-    if settings.nunique() == 1 and len(settings) > 1:
+    whose = finding.table.reindex(columns=["kind", "settings"]).fillna("")
+    settings, common = whose["settings"][whose["kind"] != "respondent"], ""
+    if len(settings) > 1 and settings.nunique() == 1 and settings.iloc[0]:
         finding = replace(finding, table=finding.table.drop(columns="settings"))
-        common = f'<p class="note">All runs: {escape(settings.dropna().iloc[0])}.</p>'
+        common = f'<p class="note">All runs: {escape(settings.iloc[0])}.</p>'
     shown = for_people(finding, whole=True)
     places = range(len(shown.titles))
     kinds = ["" if shown.is_text(place) else ' class="number"' for place in places]
